@@ -1,0 +1,39 @@
+# Build options. Each is also printed at configure time, so that a log tells what was built.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Build type" FORCE)
+endif()
+
+set(ANCHORAGE_SANITIZER "none" CACHE STRING "none | address (ASan+UBSan) | thread (TSan)")
+set(ANCHORAGE_CUDA "AUTO" CACHE STRING "AUTO | ON | OFF: CUDA kernels")
+set(ANCHORAGE_NCCL "AUTO" CACHE STRING "AUTO | ON | OFF: NCCL data backend")
+option(ANCHORAGE_FUZZERS "Build the libFuzzer targets (needs clang)" OFF)
+
+add_compile_options(-Wall -Wextra -Wpedantic -Werror -Wno-unused-parameter)
+# Results must be the same bits on every build: no contraction beyond the FMAs that are written out.
+add_compile_options(-ffp-contract=off)
+
+if(ANCHORAGE_SANITIZER STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+elseif(ANCHORAGE_SANITIZER STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=thread)
+  add_compile_definitions(BOOST_ASIO_DISABLE_FENCED_BLOCK)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    add_compile_options(-Wno-tsan)
+  endif()
+elseif(NOT ANCHORAGE_SANITIZER STREQUAL "none")
+  message(FATAL_ERROR "ANCHORAGE_SANITIZER must be none, address or thread, got '${ANCHORAGE_SANITIZER}'")
+endif()
+
+find_program(ANCHORAGE_CCACHE ccache)
+if(ANCHORAGE_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${ANCHORAGE_CCACHE}")
+endif()
