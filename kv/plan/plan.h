@@ -1,0 +1,111 @@
+// The byte plan: what one request's KV cache will cost, to the byte, from its shape alone. Integers
+// only; nothing here depends on the data, so a decode node can set the memory aside before prefill
+// starts (AnchorKV, arXiv 2608.02901, eqs. 9 and 13, with the compact layout beside the paper's).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace anchorage::kv {
+
+enum class Layout : uint8_t {
+  kDense = 0,    // bf16 K after RoPE and V, every token: --kv none, and short prompts
+  kCompact = 1,  // the served AnchorKV layout
+  kPaper = 2,    // the paper's layout: planned, serialised and decoded for comparison, never served
+};
+const char* LayoutName(Layout layout);
+
+// Bump when the meaning of a layout's bytes changes: peers compare it.
+inline constexpr uint32_t kLayoutVersion = 1;
+inline constexpr int64_t kTensorAlignment = 64;  // bytes, of each tensor and of a region's size
+inline constexpr int64_t kGeneratedBlockTokens = 32;
+inline constexpr int64_t kPpm = 1'000'000;
+
+// What the model contributes.
+struct Geometry {
+  int64_t num_layers = 0;
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;  // a multiple of 8 in 8..512
+};
+
+// What the operator chooses. The same on every node that serves together (part of the fingerprint).
+struct PlanOptions {
+  Layout layout = Layout::kCompact;  // kDense: no compression at all
+  int64_t theta_ppm = 50'000;        // retained share of the bytes: ratio 20
+  int64_t window_len = 32;           // W
+  int64_t num_pins = 4;        // first positions that are always anchors; 0 in the paper layout
+  int64_t rho_ppm = 700'000;   // share of the free anchors chosen by score
+  int64_t pool_width = 7;      // kappa
+  int64_t floor_tokens = 128;  // the budget never falls below this many dense tokens
+  uint64_t seed = 0x416e63686f7241ull;  // of the uniform anchors
+
+  bool operator==(const PlanOptions&) const = default;
+};
+
+// `ratio` (20 = a twentieth) as theta_ppm. 0 when ratio < 1 or not finite.
+int64_t ThetaPpmFromRatio(double ratio);
+
+// One tensor inside a layer's region.
+struct TensorPlan {
+  const char* name = "";
+  int64_t offset = 0;  // from the region's start, a multiple of kTensorAlignment
+  int64_t bytes = 0;   // without padding
+};
+
+// One layer of one request.
+struct LayerPlan {
+  Layout layout =
+      Layout::kDense;        // kDense also when a compressed plan passes short prompts through
+  int64_t seq_len = 0;       // S
+  int64_t num_kv_heads = 0;  // H
+  int64_t head_dim = 0;      // D
+  int64_t window_len = 0;    // W; 0 when dense
+  int64_t num_anchors = 0;   // k per KV head, window included; 0 when dense
+  int64_t num_pins = 0;      // of the selected anchors
+  int64_t num_scored = 0;    // then by score
+  int64_t num_uniform = 0;   // then uniform: pins + scored + uniform = k - W
+  int64_t key_slots = 0;     // N_K over all heads
+  int64_t value_slots = 0;   // N_V
+  int64_t budget_bytes = 0;  // what theta and the floor allow
+  int64_t base_bytes = 0;    // anchors, indices, projections, masks; eq. 13
+  int64_t bytes = 0;         // base + slots: exact, without padding
+  int64_t region_bytes = 0;  // with every tensor aligned: what an arena sets aside
+  int64_t full_bytes = 0;    // M_full = 4 S H D
+  int64_t share_ppm = 0;     // this layer's share of the request's slots, per million of equal
+  bool budget_infeasible = false;  // base alone is above the budget (only with a lowered floor)
+  std::vector<TensorPlan> tensors;
+
+  int64_t prefix_len() const { return seq_len - window_len; }  // P
+  int64_t num_words() const { return (prefix_len() + 63) / 64; }
+  const TensorPlan* Find(const char* name) const;  // null when the layout has no such tensor
+};
+
+// The whole request: `max_new` tokens may be generated after `seq_len` prompt tokens.
+struct RequestPlan {
+  std::vector<LayerPlan> layers;
+  int64_t prompt_bytes = 0;           // sum of layers' bytes
+  int64_t region_bytes = 0;           // sum of layers' region_bytes
+  int64_t generated_blocks = 0;       // ceil(max_new / 32)
+  int64_t generated_block_bytes = 0;  // one block over all layers, K and V, bf16
+  int64_t bytes = 0;                  // region_bytes + generated_blocks * generated_block_bytes
+  int64_t full_bytes = 0;             // dense bf16 cost of the prompt
+};
+
+// A sentence that says what is wrong with the geometry, the options or the lengths, or "".
+// Checked here so that no number from outside sizes anything before it is known to be sane.
+std::string CheckPlan(const Geometry& geometry, const PlanOptions& options, int64_t seq_len,
+                      int64_t max_new);
+
+// Precondition: CheckPlan says "". Layer bytes depend on (S, geometry, options) alone.
+LayerPlan PlanLayer(const Geometry& geometry, const PlanOptions& options, int64_t seq_len,
+                    int64_t layer);
+RequestPlan PlanRequest(const Geometry& geometry, const PlanOptions& options, int64_t seq_len,
+                        int64_t max_new);
+
+// 64-bit digest of everything that must agree between two nodes for a cache to mean the same:
+// geometry, options, layout version. (The model's own digest is apart.)
+uint64_t PlanFingerprint(const Geometry& geometry, const PlanOptions& options);
+
+}  // namespace anchorage::kv
