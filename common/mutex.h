@@ -5,12 +5,13 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "absl/base/thread_annotations.h"  // GUARDED_BY
+
 #if defined(__clang__)
 #define ANCHORAGE_TSA(x) __attribute__((x))
 #else
 #define ANCHORAGE_TSA(x)
 #endif
-#define GUARDED_BY(x) ANCHORAGE_TSA(guarded_by(x))
 #define REQUIRES(...) ANCHORAGE_TSA(requires_capability(__VA_ARGS__))
 #define EXCLUDES(...) ANCHORAGE_TSA(locks_excluded(__VA_ARGS__))
 
