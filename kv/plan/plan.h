@@ -44,10 +44,22 @@ struct PlanOptions {
   bool operator==(const PlanOptions&) const = default;
 };
 
-// `ratio` (20 = a twentieth) as theta_ppm. 0 when ratio < 1 or not finite.
+// `ratio` (20 = a twentieth) as theta_ppm, rounded down. 0 when ratio < 1, not finite, or so large
+// that less than one ppm is left.
 int64_t ThetaPpmFromRatio(double ratio);
 
-// One tensor inside a layer's region.
+// One tensor inside a layer's region. Little-endian, one after the other in the order of
+// `LayerPlan::tensors`, each from a multiple of kTensorAlignment; bytes between them are zero.
+// H heads, D head_dim, S prompt tokens, k anchors, W window, P = S - W, w = ceil(P / 64), N slots:
+//   kDense    k [H,S,D] bf16 after RoPE, v [H,S,D] bf16
+//   kCompact  anchor_k, anchor_v [H,k,D] bf16; anchor_pos [H,k-W] u32; idx_k, idx_v [H,P] u8;
+//             idx_high_k, idx_high_v [H,w] u64 (only when k > 256); proj_k, proj_v [H,P] i8;
+//             proj_step_k, proj_step_v [H] f32; mask_k, mask_v [H,w] u64; prefix_k, prefix_v [H,w]
+//             u32; offset_k, offset_v [H+1] u32; codes_k [N_K,D/4] u8; scale_k [N_K] bf16;
+//             codes_v [N_V,D/4] u8; scale_v [N_V] bf16
+//   kPaper    anchor_k, anchor_v [H,k,D] bf16; anchor_pos [H,k-W] i64; idx_k, idx_v [H,P] u16;
+//             gamma_k, gamma_v [H,P] bf16; mask, prefix, offset as above; token_pos [P] i32;
+//             codes_k [N_K,D/4] u8; scale_k [N_K] f32; codes_v, scale_v; slot_pos_v [N_V] u8
 struct TensorPlan {
   const char* name = "";
   int64_t offset = 0;  // from the region's start, a multiple of kTensorAlignment
@@ -73,8 +85,10 @@ struct LayerPlan {
   int64_t bytes = 0;         // base + slots: exact, without padding
   int64_t region_bytes = 0;  // with every tensor aligned: what an arena sets aside
   int64_t full_bytes = 0;    // M_full = 4 S H D
-  int64_t share_ppm = 0;     // this layer's share of the request's slots, per million of equal
-  bool budget_infeasible = false;  // base alone is above the budget (only with a lowered floor)
+  int64_t share_ppm = 0;     // this layer's budget in ppm of an equal share; 10^6 for every layer
+  // The budget cannot be met: a lowered floor, a wide window or a tiny head_dim leaves too little
+  // for the smallest base, which is what the layer then costs.
+  bool budget_infeasible = false;
   std::vector<TensorPlan> tensors;
 
   int64_t prefix_len() const { return seq_len - window_len; }  // P

@@ -1,0 +1,331 @@
+#include "kv/plan/plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace anchorage::kv {
+namespace {
+
+constexpr int64_t kBf16Bytes = 2;
+constexpr int64_t kMaxLayers = 1024;
+constexpr int64_t kMaxKvHeads = 1024;
+constexpr int64_t kMaxHeadDim = 512;
+constexpr int64_t kMaxTokens = int64_t{1} << 27;
+constexpr int64_t kTokensPerAnchor = 128;      // k grows by one anchor for so many prompt tokens
+constexpr int64_t kExtraAnchors = 32;          // k >= W + 32
+constexpr int64_t kMinExtraAnchors = 8;        // with a lowered floor: k >= W + 8
+constexpr int64_t kMaxCompactAnchors = 512;    // nine bits of index
+constexpr int64_t kMaxPaperAnchors = 1 << 16;  // sixteen bits of index
+constexpr int64_t kOneByteAnchors = 256;       // above: a plane of high bits
+
+constexpr int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+// floor(bytes * ppm / 10^6), exact without 128-bit integers.
+constexpr int64_t ShareOf(int64_t bytes, int64_t ppm) {
+  return bytes / kPpm * ppm + bytes % kPpm * ppm / kPpm;
+}
+
+int64_t FullBytes(const Geometry& geometry, int64_t seq_len) {
+  return 2 * kBf16Bytes * seq_len * geometry.num_kv_heads * geometry.head_dim;
+}
+
+int64_t BudgetBytes(const Geometry& geometry, const PlanOptions& options, int64_t seq_len) {
+  const int64_t floor_bytes = FullBytes(geometry, std::min(seq_len, options.floor_tokens));
+  return std::max(ShareOf(FullBytes(geometry, seq_len), options.theta_ppm), floor_bytes);
+}
+
+// A prompt this short has no prefix worth compressing: it passes through.
+bool PassesThrough(const PlanOptions& options, int64_t seq_len) {
+  return seq_len <= 2 * (options.window_len + kExtraAnchors);
+}
+
+int64_t DefaultAnchors(const PlanOptions& options, int64_t seq_len) {
+  const int64_t grown = std::max(seq_len / kTokensPerAnchor, options.window_len + kExtraAnchors);
+  const int64_t cap = options.layout == Layout::kPaper ? kMaxPaperAnchors : kMaxCompactAnchors;
+  return std::min({grown, cap, seq_len});
+}
+
+// Puts tensors one after the other, each aligned.
+class RegionBuilder {
+ public:
+  explicit RegionBuilder(LayerPlan& plan) : plan_(plan) {}
+
+  void Add(const char* name, int64_t bytes) {
+    plan_.tensors.push_back({name, end_, bytes});
+    plan_.bytes += bytes;
+    end_ = RoundUp(end_ + bytes, kTensorAlignment);
+    plan_.region_bytes = end_;
+  }
+
+  // The same tensor of K and of V.
+  void AddBoth(const char* key_name, const char* value_name, int64_t bytes) {
+    Add(key_name, bytes);
+    Add(value_name, bytes);
+  }
+
+ private:
+  LayerPlan& plan_;
+  int64_t end_ = 0;
+};
+
+// Everything but the residual slots.
+void AddCompactBase(const LayerPlan& plan, RegionBuilder& region) {
+  const int64_t heads = plan.num_kv_heads;
+  const int64_t prefix = heads * plan.prefix_len();
+  const int64_t words = heads * plan.num_words();
+  const int64_t selected = plan.num_anchors - plan.window_len;
+  region.AddBoth("anchor_k", "anchor_v", kBf16Bytes * heads * plan.num_anchors * plan.head_dim);
+  region.Add("anchor_pos", 4 * heads * selected);
+  region.AddBoth("idx_k", "idx_v", prefix);
+  if (plan.num_anchors > kOneByteAnchors) region.AddBoth("idx_high_k", "idx_high_v", 8 * words);
+  region.AddBoth("proj_k", "proj_v", prefix);
+  region.AddBoth("proj_step_k", "proj_step_v", 4 * heads);
+  region.AddBoth("mask_k", "mask_v", 8 * words);
+  region.AddBoth("prefix_k", "prefix_v", 4 * words);
+  region.AddBoth("offset_k", "offset_v", 4 * (heads + 1));
+}
+
+// Eq. 13, its first eight rows in the order of the paper's table.
+void AddPaperBase(const LayerPlan& plan, RegionBuilder& region) {
+  const int64_t heads = plan.num_kv_heads;
+  const int64_t prefix = heads * plan.prefix_len();
+  const int64_t words = heads * plan.num_words();
+  const int64_t selected = plan.num_anchors - plan.window_len;
+  region.AddBoth("anchor_k", "anchor_v", kBf16Bytes * heads * plan.num_anchors * plan.head_dim);
+  region.Add("anchor_pos", 8 * heads * selected);
+  region.AddBoth("idx_k", "idx_v", 2 * prefix);
+  region.AddBoth("gamma_k", "gamma_v", kBf16Bytes * prefix);
+  region.AddBoth("mask_k", "mask_v", 8 * words);
+  region.AddBoth("prefix_k", "prefix_v", 4 * words);
+  region.AddBoth("offset_k", "offset_v", 4 * (heads + 1));
+  region.Add("token_pos", 4 * plan.prefix_len());
+}
+
+void AddBase(const LayerPlan& plan, RegionBuilder& region) {
+  if (plan.layout == Layout::kCompact) {
+    AddCompactBase(plan, region);
+  } else {
+    AddPaperBase(plan, region);
+  }
+}
+
+// Base bytes of `plan`'s shape with `num_anchors` anchors.
+int64_t BaseBytes(const LayerPlan& plan, int64_t num_anchors) {
+  LayerPlan trial = plan;
+  trial.num_anchors = num_anchors;
+  RegionBuilder region(trial);
+  AddBase(trial, region);
+  return trial.bytes;
+}
+
+// The most anchors, from W + 8 to `most`, whose base fits the budget; W + 8 when none does.
+int64_t AnchorsWithin(const LayerPlan& plan, int64_t most) {
+  if (BaseBytes(plan, most) <= plan.budget_bytes) return most;
+  int64_t fits = plan.window_len + kMinExtraAnchors;
+  int64_t too_many = most;
+  while (too_many - fits > 1) {
+    const int64_t middle = fits + (too_many - fits) / 2;
+    (BaseBytes(plan, middle) <= plan.budget_bytes ? fits : too_many) = middle;
+  }
+  return fits;
+}
+
+void SplitAnchors(const PlanOptions& options, LayerPlan& plan) {
+  const int64_t selected = plan.num_anchors - plan.window_len;
+  const int64_t pins = options.layout == Layout::kPaper ? 0 : options.num_pins;
+  plan.num_pins = std::min(pins, selected);
+  plan.num_scored = (selected - plan.num_pins) * options.rho_ppm / kPpm;
+  plan.num_uniform = selected - plan.num_pins - plan.num_scored;
+}
+
+// A slot costs the same on both sides, so the slots are halved.
+void BuyCompactSlots(int64_t bytes_left, LayerPlan& plan, RegionBuilder& region) {
+  const int64_t code_bytes = plan.head_dim / 4;
+  const int64_t cap = plan.num_kv_heads * (plan.seq_len - plan.num_anchors);
+  const int64_t slots = std::min(bytes_left / (code_bytes + kBf16Bytes), 2 * cap);
+  plan.key_slots = slots / 2;
+  plan.value_slots = slots - plan.key_slots;
+  region.Add("codes_k", plan.key_slots * code_bytes);
+  region.Add("scale_k", plan.key_slots * kBf16Bytes);
+  region.Add("codes_v", plan.value_slots * code_bytes);
+  region.Add("scale_v", plan.value_slots * kBf16Bytes);
+}
+
+// Eq. 9: pairs of a key and a value slot, and one more value slot when the rest allows.
+void BuyPaperSlots(int64_t bytes_left, LayerPlan& plan, RegionBuilder& region) {
+  const int64_t code_bytes = plan.head_dim / 4;
+  const int64_t key_cost = code_bytes + 4;
+  const int64_t value_cost = code_bytes + 5;
+  const int64_t cap = plan.num_kv_heads * (plan.seq_len - plan.num_anchors);
+  const int64_t pairs = std::min(bytes_left / (key_cost + value_cost), cap);
+  const int64_t rest = bytes_left - pairs * (key_cost + value_cost);
+  plan.key_slots = pairs;
+  plan.value_slots = pairs + (pairs < cap && rest >= value_cost ? 1 : 0);
+  region.Add("codes_k", plan.key_slots * code_bytes);
+  region.Add("scale_k", plan.key_slots * 4);
+  region.Add("codes_v", plan.value_slots * code_bytes);
+  region.Add("scale_v", plan.value_slots * 4);
+  region.Add("slot_pos_v", plan.value_slots);
+}
+
+void PlanDense(const Geometry& geometry, LayerPlan& plan) {
+  plan.layout = Layout::kDense;
+  RegionBuilder region(plan);
+  region.AddBoth("k", "v", plan.full_bytes / 2);
+  plan.base_bytes = plan.bytes;
+  plan.budget_infeasible = plan.bytes > plan.budget_bytes;
+}
+
+void PlanCompressed(const PlanOptions& options, LayerPlan& plan) {
+  plan.window_len = options.window_len;
+  plan.num_anchors = AnchorsWithin(plan, DefaultAnchors(options, plan.seq_len));
+  SplitAnchors(options, plan);
+  RegionBuilder region(plan);
+  AddBase(plan, region);
+  plan.base_bytes = plan.bytes;
+  plan.budget_infeasible = plan.base_bytes > plan.budget_bytes;
+  const int64_t bytes_left = std::max<int64_t>(plan.budget_bytes - plan.base_bytes, 0);
+  if (plan.layout == Layout::kCompact) {
+    BuyCompactSlots(bytes_left, plan, region);
+  } else {
+    BuyPaperSlots(bytes_left, plan, region);
+  }
+}
+
+std::string OutOfRange(const char* name, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return "";
+  return std::string(name) + " must be in " + std::to_string(low) + ".." + std::to_string(high) +
+         ", got " + std::to_string(value);
+}
+
+// The finaliser of SplitMix64 over a running digest: every bit of every field moves every bit.
+class Digest {
+ public:
+  void Add(uint64_t value) {
+    state_ += value + 0x9e3779b97f4a7c15ull;
+    state_ = (state_ ^ (state_ >> 30)) * 0xbf58476d1ce4e5b9ull;
+    state_ = (state_ ^ (state_ >> 27)) * 0x94d049bb133111ebull;
+    state_ ^= state_ >> 31;
+  }
+  uint64_t value() const { return state_; }
+
+ private:
+  uint64_t state_ = 0;
+};
+
+}  // namespace
+
+const char* LayoutName(Layout layout) {
+  switch (layout) {
+    case Layout::kDense:
+      return "dense";
+    case Layout::kCompact:
+      return "compact";
+    case Layout::kPaper:
+      return "paper";
+  }
+  return "unknown";
+}
+
+int64_t ThetaPpmFromRatio(double ratio) {
+  if (!std::isfinite(ratio) || ratio < 1) return 0;
+  return static_cast<int64_t>(static_cast<double>(kPpm) / ratio);
+}
+
+const TensorPlan* LayerPlan::Find(const char* name) const {
+  for (const TensorPlan& tensor : tensors) {
+    if (std::strcmp(tensor.name, name) == 0) return &tensor;
+  }
+  return nullptr;
+}
+
+std::string CheckPlan(const Geometry& geometry, const PlanOptions& options, int64_t seq_len,
+                      int64_t max_new) {
+  if (options.layout != Layout::kDense && options.layout != Layout::kCompact &&
+      options.layout != Layout::kPaper) {
+    return "unknown layout " + std::to_string(static_cast<int>(options.layout));
+  }
+  const int64_t max_window = kMaxCompactAnchors - kExtraAnchors;
+  for (const std::string& problem : {
+           OutOfRange("layers", geometry.num_layers, 1, kMaxLayers),
+           OutOfRange("KV heads", geometry.num_kv_heads, 1, kMaxKvHeads),
+           OutOfRange("head dimension", geometry.head_dim, 8, kMaxHeadDim),
+           OutOfRange("retained share in ppm", options.theta_ppm, 1, kPpm),
+           OutOfRange("window", options.window_len, 1, max_window),
+           OutOfRange("pinned anchors", options.num_pins, 0, kMaxCompactAnchors),
+           OutOfRange("scored share in ppm", options.rho_ppm, 0, kPpm),
+           OutOfRange("pooling width", options.pool_width, 1, kMaxTokens),
+           OutOfRange("floor in tokens", options.floor_tokens, 0, kMaxTokens),
+           OutOfRange("prompt tokens", seq_len, 1, kMaxTokens),
+           OutOfRange("new tokens", max_new, 0, kMaxTokens),
+       }) {
+    if (!problem.empty()) return problem;
+  }
+  if (geometry.head_dim % 8 != 0) {
+    return "head dimension must be a multiple of 8, got " + std::to_string(geometry.head_dim);
+  }
+  if (options.pool_width % 2 == 0) {
+    return "pooling width must be odd, got " + std::to_string(options.pool_width);
+  }
+  if (options.layout == Layout::kDense || PassesThrough(options, seq_len)) return "";
+  if (geometry.num_kv_heads * seq_len > int64_t{UINT32_MAX}) {
+    return "too many positions for 32-bit slot numbers: " + std::to_string(geometry.num_kv_heads) +
+           " KV heads of " + std::to_string(seq_len) + " tokens";
+  }
+  return "";
+}
+
+LayerPlan PlanLayer(const Geometry& geometry, const PlanOptions& options, int64_t seq_len,
+                    int64_t layer) {
+  LayerPlan plan;
+  plan.layout = options.layout;
+  plan.seq_len = seq_len;
+  plan.num_kv_heads = geometry.num_kv_heads;
+  plan.head_dim = geometry.head_dim;
+  plan.full_bytes = FullBytes(geometry, seq_len);
+  plan.share_ppm = kPpm;
+  if (options.layout == Layout::kDense) {
+    plan.budget_bytes = plan.full_bytes;
+    PlanDense(geometry, plan);
+    return plan;
+  }
+  plan.budget_bytes = BudgetBytes(geometry, options, seq_len);
+  if (PassesThrough(options, seq_len)) {
+    PlanDense(geometry, plan);
+  } else {
+    PlanCompressed(options, plan);
+  }
+  return plan;
+}
+
+RequestPlan PlanRequest(const Geometry& geometry, const PlanOptions& options, int64_t seq_len,
+                        int64_t max_new) {
+  RequestPlan request;
+  request.layers.reserve(static_cast<size_t>(geometry.num_layers));
+  for (int64_t layer = 0; layer < geometry.num_layers; ++layer) {
+    request.layers.push_back(PlanLayer(geometry, options, seq_len, layer));
+    request.prompt_bytes += request.layers.back().bytes;
+    request.region_bytes += request.layers.back().region_bytes;
+    request.full_bytes += request.layers.back().full_bytes;
+  }
+  request.generated_blocks = (max_new + kGeneratedBlockTokens - 1) / kGeneratedBlockTokens;
+  request.generated_block_bytes = geometry.num_layers * FullBytes(geometry, kGeneratedBlockTokens);
+  request.bytes = request.region_bytes + request.generated_blocks * request.generated_block_bytes;
+  return request;
+}
+
+uint64_t PlanFingerprint(const Geometry& geometry, const PlanOptions& options) {
+  Digest digest;
+  digest.Add(kLayoutVersion);
+  for (const int64_t field :
+       {geometry.num_layers, geometry.num_kv_heads, geometry.head_dim,
+        static_cast<int64_t>(options.layout), options.theta_ppm, options.window_len,
+        options.num_pins, options.rho_ppm, options.pool_width, options.floor_tokens}) {
+    digest.Add(static_cast<uint64_t>(field));
+  }
+  digest.Add(options.seed);
+  return digest.value();
+}
+
+}  // namespace anchorage::kv
