@@ -1,0 +1,27 @@
+#include "kernels/cpu/kernel_table.h"
+
+#include "kernels/isa.h"
+
+namespace anchorage::kernels {
+namespace {
+
+constexpr KernelTable kPortable = {
+    .elementwise = &kPortableElementwise,
+};
+
+#ifdef ANCHORAGE_KERNELS_AVX2
+constexpr KernelTable kAvx2 = {
+    .elementwise = &kAvx2Elementwise,
+};
+#endif
+
+}  // namespace
+
+const KernelTable& ActiveKernels() {
+#ifdef ANCHORAGE_KERNELS_AVX2
+  if (ActiveIsa() == Isa::kAvx2) return kAvx2;
+#endif
+  return kPortable;
+}
+
+}  // namespace anchorage::kernels
