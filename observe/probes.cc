@@ -1,0 +1,192 @@
+#include "observe/probes.h"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "common/status.h"
+#include "common/status_macros.h"
+#include "common/version.h"
+#include "observe/host_port.h"
+
+namespace anchorage::observe {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using tcp = asio::ip::tcp;
+
+constexpr size_t kMaxHeaderBytes = 8 << 10;
+constexpr auto kAcceptPause = std::chrono::milliseconds(100);
+constexpr auto kNoThrow = asio::as_tuple(asio::use_awaitable);
+
+using Response = http::response<http::string_body>;
+
+Response Answer(http::status status, std::string_view type, std::string body) {
+  Response response;
+  response.result(status);
+  response.set(http::field::content_type, beast::string_view(type.data(), type.size()));
+  response.set(http::field::cache_control, "no-store");
+  response.body() = std::move(body);
+  return response;
+}
+
+Response JsonAnswer(http::status status, const nlohmann::json& body) {
+  return Answer(status, "application/json",
+                body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+Response CheckAnswer(const std::function<absl::Status()>& check) {
+  const absl::Status status = check ? check() : absl::OkStatus();
+  if (status.ok()) return JsonAnswer(http::status::ok, {{"status", "ok"}});
+  return JsonAnswer(http::status::service_unavailable,
+                    {{"status", "unavailable"}, {"reason", std::string(status.message())}});
+}
+
+}  // namespace
+
+struct ProbeServer::State {
+  State(const ProbeOptions& options, const MetricsRegistry* registry, ProbeChecks checks)
+      : options(options), registry(registry), checks(std::move(checks)), acceptor(io) {}
+
+  absl::Status Listen();
+  void Run();
+  asio::awaitable<void> Accept();
+  asio::awaitable<void> Serve(tcp::socket socket);
+  Response Route(beast::string_view target) const;
+
+  const ProbeOptions options;
+  const MetricsRegistry* const registry;
+  const ProbeChecks checks;
+  asio::io_context io{1};
+  tcp::acceptor acceptor;
+  int num_connections = 0;
+  std::string address;
+  std::thread thread;
+};
+
+absl::Status ProbeServer::State::Listen() {
+  ASSIGN_OR_RETURN(HostPort wanted, ParseHostPort(options.listen));
+  beast::error_code error;
+  tcp::resolver resolver(io);
+  const auto found =
+      resolver.resolve(wanted.host, std::to_string(wanted.port), tcp::resolver::passive, error);
+  if (error || found.empty()) {
+    return Invalid("cannot resolve '%s': %s", options.listen, error.message());
+  }
+  const tcp::endpoint endpoint = found.begin()->endpoint();
+  acceptor.open(endpoint.protocol(), error);
+  if (!error) acceptor.set_option(asio::socket_base::reuse_address(true), error);
+  if (!error) acceptor.bind(endpoint, error);
+  if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
+  if (error) return Unavailable("cannot listen on '%s': %s", options.listen, error.message());
+  wanted.port = acceptor.local_endpoint(error).port();
+  address = wanted.ToString();
+  return absl::OkStatus();
+}
+
+void ProbeServer::State::Run() {
+  asio::co_spawn(io, Accept(), asio::detached);
+  thread = std::thread([this] { io.run(); });
+}
+
+asio::awaitable<void> ProbeServer::State::Accept() {
+  asio::steady_timer pause(io);
+  for (;;) {
+    auto [error, socket] = co_await acceptor.async_accept(kNoThrow);
+    if (!error && num_connections < options.max_connections) {
+      asio::co_spawn(io, Serve(std::move(socket)), asio::detached);
+    } else if (error) {  // out of descriptors, most likely: let some connections end
+      pause.expires_after(kAcceptPause);
+      co_await pause.async_wait(kNoThrow);
+    }
+  }
+}
+
+asio::awaitable<void> ProbeServer::State::Serve(tcp::socket socket) {
+  ++num_connections;
+  beast::tcp_stream stream(std::move(socket));
+  beast::flat_buffer buffer(2 * kMaxHeaderBytes);
+  const auto timeout = std::chrono::milliseconds(options.timeout_ms);
+  for (bool keep_alive = true; keep_alive;) {
+    http::request_parser<http::empty_body> parser;
+    parser.header_limit(kMaxHeaderBytes);
+    stream.expires_after(timeout);
+    auto [read_error, read_bytes] =
+        co_await http::async_read_header(stream, buffer, parser, kNoThrow);
+    Response response;
+    const auto& request = parser.get();
+    if (read_error == http::error::end_of_stream || (read_error && !parser.got_some())) break;
+    if (read_error) {
+      response = JsonAnswer(http::status::bad_request, {{"status", "bad request"}});
+    } else if (request.method() != http::verb::get && request.method() != http::verb::head) {
+      response = JsonAnswer(http::status::method_not_allowed, {{"status", "method not allowed"}});
+      response.set(http::field::allow, "GET, HEAD");
+    } else {
+      response = Route(request.target());
+    }
+    // A body is never read, so what follows it cannot be found either.
+    keep_alive = !read_error && parser.is_done() && request.keep_alive();
+    response.version(11);
+    response.keep_alive(keep_alive);
+    response.prepare_payload();
+    stream.expires_after(timeout);
+    if (request.method() == http::verb::head) {
+      http::response<http::empty_body> head(response.base());
+      http::response_serializer<http::empty_body> serializer(head);
+      auto [error, bytes] = co_await http::async_write_header(stream, serializer, kNoThrow);
+      if (error) break;
+    } else {
+      auto [error, bytes] = co_await http::async_write(stream, response, kNoThrow);
+      if (error) break;
+    }
+  }
+  beast::error_code ignored;
+  stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
+  --num_connections;
+}
+
+Response ProbeServer::State::Route(beast::string_view target) const {
+  const beast::string_view path = target.substr(0, target.find('?'));
+  if (path == "/live") return CheckAnswer(checks.live);
+  if (path == "/ready" || path == "/health") return CheckAnswer(checks.ready);
+  if (path == "/version") {
+    return JsonAnswer(http::status::ok, {{"version", kVersion}, {"commit", kCommit}});
+  }
+  if (path == "/metrics") {
+    return Answer(http::status::ok, "text/plain; version=0.0.4; charset=utf-8",
+                  registry->Serialize());
+  }
+  return JsonAnswer(http::status::not_found, {{"status", "not found"}});
+}
+
+ProbeServer::ProbeServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+ProbeServer::~ProbeServer() {
+  state_->io.stop();
+  state_->thread.join();
+}
+
+absl::StatusOr<std::unique_ptr<ProbeServer>> ProbeServer::Start(const ProbeOptions& options,
+                                                                const MetricsRegistry* registry,
+                                                                ProbeChecks checks) {
+  auto state = std::make_unique<State>(options, registry, std::move(checks));
+  RETURN_IF_ERROR(state->Listen());
+  state->Run();
+  return std::unique_ptr<ProbeServer>(new ProbeServer(std::move(state)));
+}
+
+std::string ProbeServer::address() const { return state_->address; }
+
+}  // namespace anchorage::observe
