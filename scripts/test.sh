@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, fetches the model and runs every test. The last line is the sum:
+# 'N passed, N failed'.
+#
+#   scripts/test.sh                all
+#   scripts/test.sh --clean-room   this and scripts/serve.sh in a bare Debian 12 (needs root)
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib/log.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/lib/paths.sh"
+. "$ANCHORAGE_ROOT/scripts/lib/test.sh"
+. "$ANCHORAGE_ROOT/scripts/lib/clean_room.sh"
+
+test_all() {
+  "$ANCHORAGE_ROOT/scripts/setup.sh" --tests
+  "$ANCHORAGE_ROOT/scripts/build.sh"
+  "$ANCHORAGE_ROOT/scripts/fetch_model.sh"
+  clear_reports "$ANCHORAGE_BUILD_DIR"
+  step "Unit tests"
+  ctest_in "$ANCHORAGE_BUILD_DIR" ''
+  step "End-to-end tests"
+  pytest_in "$ANCHORAGE_BUILD_DIR" "$ANCHORAGE_ROOT/tests"
+  count_reports "$ANCHORAGE_BUILD_DIR"
+}
+
+# The request that scripts/serve.sh prints, taken from its own words.
+readonly try_the_curl_line='scripts/serve.sh --detach | tee /tmp/serve.txt &&
+  bash -ec "$(grep -A1 "^    curl" /tmp/serve.txt)" && echo'
+
+case "${1:-}" in
+  '') test_all ;;
+  --clean-room)
+    "$ANCHORAGE_ROOT/scripts/setup.sh" --tests
+    enter_clean_room "$try_the_curl_line" 'scripts/serve.sh status' 'scripts/serve.sh stop' 'scripts/test.sh'
+    ;;
+  *) sed -n '2,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 2 ;;
+esac
