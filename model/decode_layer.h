@@ -12,9 +12,8 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "common/aligned_buffer.h"
 #include "kernels/stream.h"
+#include "model/layer_scratch.h"
 #include "model/model.h"
 
 namespace anchorage::model {
@@ -28,28 +27,6 @@ namespace anchorage::model {
 using AttentionFn = absl::FunctionRef<absl::Status(int64_t layer, int64_t rows, const float* q,
                                                    const float* k, const float* v, float* out)>;
 
-// Activations of one step, allocated once. One caller at a time.
-class DecodeScratch {
- public:
-  // For steps of up to `max_rows` rows. ResourceExhausted: no memory.
-  static absl::StatusOr<DecodeScratch> Create(const ModelConfig& config, int64_t max_rows);
-
-  int64_t max_rows() const { return max_rows_; }
-  int64_t bytes() const { return static_cast<int64_t>(buffer_.size()); }
-
-  float* normed = nullptr;     // [max_rows, d]
-  float* q = nullptr;          // [max_rows, Hq D]
-  float* k = nullptr;          // [max_rows, H D]
-  float* v = nullptr;          // [max_rows, H D]
-  float* attention = nullptr;  // [max_rows, Hq D]
-  float* gate = nullptr;       // [max_rows, ff]
-  float* up = nullptr;         // [max_rows, ff]
-
- private:
-  AlignedBuffer buffer_;
-  int64_t max_rows_ = 0;
-};
-
 // hidden[i] = embedding of ids[i]. hidden [count, d]. InvalidArgument: an id outside the
 // vocabulary.
 absl::Status EmbedTokens(const Model& model, const int32_t* ids, int64_t count, float* hidden);
@@ -59,7 +36,7 @@ absl::Status EmbedTokens(const Model& model, const int32_t* ids, int64_t count, 
 // InvalidArgument: more rows than the scratch holds, or a position outside the context. An error of
 // `attend` is handed on; `hidden` is then undefined.
 absl::Status DecodeLayer(const Model& model, int64_t layer, int64_t rows, const int32_t* positions,
-                         float* hidden, AttentionFn attend, DecodeScratch& scratch,
+                         float* hidden, AttentionFn attend, LayerScratch& scratch,
                          kernels::Stream& stream);
 
 }  // namespace anchorage::model

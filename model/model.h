@@ -2,6 +2,7 @@
 // stay in the precision in which they are stored.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -16,18 +17,28 @@
 
 namespace anchorage::model {
 
-// One layer. Rows are outputs. Rows of wq and wk are in the order of half-split rotary pairs
+// The matrices of a layer. Rows are outputs.
+enum class Matrix : uint8_t {
+  kQ,     // [Hq D, d]
+  kK,     // [H D, d]
+  kV,     // [H D, d]
+  kO,     // [d, Hq D]
+  kGate,  // [ff, d]
+  kUp,    // [ff, d]
+  kDown,  // [d, ff]
+};
+inline constexpr size_t kNumMatrices = 7;
+
+// One layer as it is stored. Rows of Q and K are in the order of half-split rotary pairs
 // (x[j], x[j + D/2]), whatever order the file has.
 struct LayerWeights {
   const float* attn_norm = nullptr;  // [d]
-  kernels::WeightView wq;            // [Hq D, d]
-  kernels::WeightView wk;            // [H D, d]
-  kernels::WeightView wv;            // [H D, d]
-  kernels::WeightView wo;            // [d, Hq D]
   const float* ffn_norm = nullptr;   // [d]
-  kernels::WeightView w_gate;        // [ff, d]
-  kernels::WeightView w_up;          // [ff, d]
-  kernels::WeightView w_down;        // [d, ff]
+  std::array<kernels::WeightView, kNumMatrices> matrices;
+
+  const kernels::WeightView& operator[](Matrix which) const {
+    return matrices[static_cast<size_t>(which)];
+  }
 };
 
 // Immutable and thread-safe once loaded.
@@ -64,13 +75,18 @@ class Model {
  private:
   explicit Model(files::GgufFile file) : file_(std::move(file)) {}
 
+  absl::Status LoadTensors();
+  absl::Status LoadLayer(int64_t index);
+  absl::Status ReorderRotaryRows(kernels::WeightView& weights, int64_t num_heads);
+  absl::Status MakeRopeTable();
+
   files::GgufFile file_;
   ModelConfig config_;
   std::vector<LayerWeights> layers_;
   kernels::WeightView embedding_;
   kernels::WeightView output_;
   const float* output_norm_ = nullptr;
-  std::vector<AlignedBuffer> reordered_;  // wq and wk of every layer, rows in half-split order
+  std::vector<AlignedBuffer> reordered_;  // Q and K of every layer, rows in half-split order
   AlignedBuffer rope_table_;              // cos, then sin
   kernels::RopeView rope_;
   uint64_t fingerprint_ = 0;
