@@ -6,11 +6,13 @@ namespace anchorage::kernels {
 namespace {
 
 constexpr KernelTable kPortable = {
+    .anchor = &kPortableAnchor,
     .elementwise = &kPortableElementwise,
 };
 
 #ifdef ANCHORAGE_KERNELS_AVX2
 constexpr KernelTable kAvx2 = {
+    .anchor = &kAvx2Anchor,
     .elementwise = &kAvx2Elementwise,
 };
 #endif

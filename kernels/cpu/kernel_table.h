@@ -5,11 +5,13 @@
 // with the set's flags, so nothing else may be called from outside the table.
 #pragma once
 
+#include "kernels/cpu/anchor_kernels.h"
 #include "kernels/cpu/elementwise_kernels.h"
 
 namespace anchorage::kernels {
 
 struct KernelTable {
+  const AnchorKernels* anchor = nullptr;
   const ElementwiseKernels* elementwise = nullptr;
 };
 
