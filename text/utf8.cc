@@ -74,6 +74,35 @@ bool IsValidUtf8(std::string_view text) {
   return true;
 }
 
+CodePoint DecodeLenient(std::string_view text, size_t at) {
+  constexpr CodePoint kBad = {kReplacementCharacter, 1};
+  const unsigned char lead = ByteAt(text, at);
+  if (lead < 0x80) return {lead, 1};
+  if (lead < 0xC0 || lead >= 0xF8) return kBad;
+  const size_t size = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  if (text.size() - at < size) return kBad;
+  uint32_t value = lead & (0x7F >> size);
+  for (size_t i = 1; i < size; ++i) {
+    const unsigned char byte = ByteAt(text, at + i);
+    if ((byte & 0xC0) != 0x80) return kBad;
+    value = value << 6 | (byte & 0x3F);
+  }
+  if (value > 0x10FFFF) return kBad;
+  return {value, size};
+}
+
+std::string RewriteLenient(std::string_view text) {
+  if (IsValidUtf8(text)) return std::string(text);
+  std::string rewritten;
+  rewritten.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const CodePoint code_point = DecodeLenient(text, at);
+    AppendUtf8(code_point.value, rewritten);
+    at += code_point.size;
+  }
+  return rewritten;
+}
+
 std::string Utf8Stream::Push(std::string_view bytes) {
   pending_ += bytes;
   std::string_view rest = pending_;
