@@ -16,8 +16,8 @@ using kernels::kGeneratedBlockTokens;
 absl::StatusOr<std::unique_ptr<BatchStep>> BatchStep::Create(const model::Model& model,
                                                              std::vector<int32_t> model_stop_ids,
                                                              kernels::Stream& stream) {
-  ASSIGN_OR_RETURN(model::DecodeScratch scratch,
-                   model::DecodeScratch::Create(model.config(), kMaxStepRows));
+  ASSIGN_OR_RETURN(model::LayerScratch scratch,
+                   model::LayerScratch::Create(model.config(), kMaxStepRows));
   std::unique_ptr<BatchStep> step(
       new BatchStep(model, std::move(model_stop_ids), stream, std::move(scratch)));
   if (step->hidden_.data() == nullptr || step->logits_.data() == nullptr) {
@@ -27,7 +27,7 @@ absl::StatusOr<std::unique_ptr<BatchStep>> BatchStep::Create(const model::Model&
 }
 
 BatchStep::BatchStep(const model::Model& model, std::vector<int32_t> model_stop_ids,
-                     kernels::Stream& stream, model::DecodeScratch scratch)
+                     kernels::Stream& stream, model::LayerScratch scratch)
     : model_(model),
       model_stop_ids_(std::move(model_stop_ids)),
       stream_(stream),

@@ -39,7 +39,7 @@ class BatchStep {
 
  private:
   BatchStep(const model::Model& model, std::vector<int32_t> model_stop_ids, kernels::Stream& stream,
-            model::DecodeScratch scratch);
+            model::LayerScratch scratch);
 
   void Pass(std::span<Sequence* const> rows, std::span<StepResult* const> results);
   absl::Status Forward(std::span<Sequence* const> rows);
@@ -52,7 +52,7 @@ class BatchStep {
   const model::Model& model_;
   const std::vector<int32_t> model_stop_ids_;
   kernels::Stream& stream_;
-  model::DecodeScratch scratch_;
+  model::LayerScratch scratch_;
   AlignedBuffer hidden_;     // [kMaxStepRows, d]
   AlignedBuffer logits_;     // [kMaxStepRows, vocab]
   AlignedBuffer attention_;  // what the attention kernel asks for

@@ -96,8 +96,8 @@ absl::Status Engine::Close(AttemptId id, uint64_t nonce, int32_t first_token) {
     MutexLock lock(mutex_);
     ASSIGN_OR_RETURN(std::shared_ptr<Grant> memory, landings_.Complete(id, nonce));
     auto request = requests_.extract(id);
-    ASSIGN_OR_RETURN(std::unique_ptr<Sequence> sequence,
-                     Sequence::Create(std::move(request.mapped()), std::move(memory), first_token));
+    auto sequence =
+        std::make_unique<Sequence>(std::move(request.mapped()), std::move(memory), first_token);
     in_batch_[id] = sequence.get();
     ready_.push_back(std::move(sequence));
   }
