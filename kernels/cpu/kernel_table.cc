@@ -8,12 +8,16 @@ namespace {
 constexpr KernelTable kPortable = {
     .anchor = &kPortableAnchor,
     .elementwise = &kPortableElementwise,
+    .matmul = &kPortableMatmul,
+    .prefill_attention = &kPortablePrefillAttention,
 };
 
 #ifdef ANCHORAGE_KERNELS_AVX2
 constexpr KernelTable kAvx2 = {
     .anchor = &kAvx2Anchor,
     .elementwise = &kAvx2Elementwise,
+    .matmul = &kAvx2Matmul,
+    .prefill_attention = &kAvx2PrefillAttention,
 };
 #endif
 

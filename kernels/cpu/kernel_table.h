@@ -7,12 +7,16 @@
 
 #include "kernels/cpu/anchor_kernels.h"
 #include "kernels/cpu/elementwise_kernels.h"
+#include "kernels/cpu/matmul_kernels.h"
+#include "kernels/cpu/prefill_attention_kernels.h"
 
 namespace anchorage::kernels {
 
 struct KernelTable {
   const AnchorKernels* anchor = nullptr;
   const ElementwiseKernels* elementwise = nullptr;
+  const MatmulKernels* matmul = nullptr;
+  const PrefillAttentionKernels* prefill_attention = nullptr;
 };
 
 // The table of ActiveIsa().

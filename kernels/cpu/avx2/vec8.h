@@ -21,6 +21,12 @@ struct Vec8 {
   static Vec8 LoadF16(const std::byte* p) {
     return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
   }
+  // One half, in every lane.
+  static Vec8 SetF16(const std::byte* p) {
+    uint16_t half;
+    __builtin_memcpy(&half, p, sizeof(half));
+    return {_mm256_set1_ps(_cvtsh_ss(half))};
+  }
   static Vec8 LoadI8(const std::byte* p) {
     const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
     return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes))};
@@ -71,6 +77,7 @@ struct Vec8 {
     return {_mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23))};
   }
 
+  float First() const { return _mm256_cvtss_f32(v); }
   // ((0+4)+(2+6)) + ((1+5)+(3+7)): the order of every horizontal sum.
   float Sum() const {
     const __m128 four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));

@@ -47,6 +47,12 @@ struct Vec8 {
     for (int i = 0; i < 8; ++i) out.v[i] = F16ToFloat(halves[i]);
     return out;
   }
+  // One half, in every lane.
+  static Vec8 SetF16(const std::byte* p) {
+    uint16_t half;
+    std::memcpy(&half, p, sizeof(half));
+    return Set(F16ToFloat(half));
+  }
   static Vec8 LoadI8(const std::byte* p) {
     Vec8 out;
     for (int i = 0; i < 8; ++i) out.v[i] = static_cast<float>(static_cast<int8_t>(p[i]));
@@ -91,6 +97,7 @@ struct Vec8 {
     return {std::bit_cast<Floats>(exponent << 23)};
   }
 
+  float First() const { return v[0]; }
   // ((0+4)+(2+6)) + ((1+5)+(3+7)): the order of every horizontal sum.
   float Sum() const { return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7])); }
   float Largest() const {
