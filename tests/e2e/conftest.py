@@ -1,0 +1,58 @@
+"""Fixtures of the end-to-end tests. Every test gets real processes on free loopback ports."""
+
+import subprocess
+
+import pytest
+
+from cluster import ROOT, Cluster
+
+
+@pytest.fixture(scope="session")
+def make_tiny_model(tmp_path_factory):
+    """make_tiny_model(*flags): path of a tiny model, made once for the same flags."""
+    made = {}
+
+    def make(*flags):
+        if flags not in made:
+            path = tmp_path_factory.mktemp("model") / "tiny.gguf"
+            subprocess.run([ROOT / "scripts" / "make_tiny_model", *flags, path], check=True)
+            made[flags] = path
+        return made[flags]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tiny_model(make_tiny_model):
+    return make_tiny_model()
+
+
+@pytest.fixture
+def start_cluster(tiny_model, tmp_path):
+    """start_cluster(**options of Cluster): a running service of the tiny model, or of `model`.
+
+    At the end of a passed test each process must stop cleanly; see Cluster. A test that wants to
+    look at the service after it has stopped uses Cluster itself.
+    """
+    clusters = []
+
+    def start(model=tiny_model, **options):
+        cluster = Cluster(model, tmp_path / f"cluster-{len(clusters)}", **options)
+        clusters.append(cluster)
+        return cluster.start()
+
+    yield start
+    try:
+        for cluster in clusters:
+            print(cluster.log_tails())  # shown by pytest only when the test failed
+            cluster.close()
+    finally:
+        for cluster in clusters:
+            cluster.kill()
+
+
+@pytest.fixture(scope="module")
+def shared_cluster(tiny_model, tmp_path_factory):
+    """A 1x1 service over tcp, for tests that only talk to it and leave no trace."""
+    with Cluster(tiny_model, tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
