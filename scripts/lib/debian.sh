@@ -48,12 +48,13 @@ install_packages() {
     die "apt-get could not install: ${missing[*]}"
 }
 
-# unpack_packages GROUP: takes the programs of these packages out of the .deb, without installing,
-# unless a program of the package's name is on PATH already.
+# unpack_packages GROUP: takes each package/program of the group out of its .deb, without installing
+# it, unless the program is on PATH already.
 unpack_packages() {
-  local name download
-  for name in $(packages_of "$1"); do
-    ! command -v "$name" >/dev/null || continue
+  local entry name download
+  for entry in $(packages_of "$1"); do
+    name="${entry%/*}"
+    ! command -v "${entry#*/}" >/dev/null || continue
     step "Unpacking Debian package $name into ${ANCHORAGE_UNPACKED_DIR#"$ANCHORAGE_ROOT"/}"
     refresh_package_lists
     mkdir -p "$ANCHORAGE_UNPACKED_DIR"
