@@ -36,13 +36,13 @@ double AttendRow(int64_t num_keys, int dim, const float* q, const double* keys, 
   }
   const double largest = *std::max_element(scores.begin(), scores.end());
   double sum = 0;
-  for (const double score : scores) sum += std::exp(score - largest);
-  for (int i = 0; i < dim; ++i) {
-    out[i] = 0;
-    for (int64_t t = 0; t < num_keys; ++t) {
-      out[i] += std::exp(scores[t] - largest) / sum * ToFloat(values[t * dim + i]);
-    }
+  std::fill(out, out + dim, 0.0);
+  for (int64_t t = 0; t < num_keys; ++t) {
+    const double weight = std::exp(scores[t] - largest);
+    sum += weight;
+    for (int i = 0; i < dim; ++i) out[i] += weight * ToFloat(values[t * dim + i]);
   }
+  for (int i = 0; i < dim; ++i) out[i] /= sum;
   return largest + std::log(sum);
 }
 
