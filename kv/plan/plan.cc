@@ -12,6 +12,7 @@ constexpr int64_t kMaxLayers = 1024;
 constexpr int64_t kMaxKvHeads = 1024;
 constexpr int64_t kMaxHeadDim = 512;
 constexpr int64_t kMaxTokens = int64_t{1} << 27;
+constexpr int64_t kMaxPoolWidth = 255;
 constexpr int64_t kTokensPerAnchor = 128;      // k grows by one anchor for so many prompt tokens
 constexpr int64_t kExtraAnchors = 32;          // k >= W + 32
 constexpr int64_t kMinExtraAnchors = 8;        // with a lowered floor: k >= W + 8
@@ -255,7 +256,7 @@ std::string CheckPlan(const Geometry& geometry, const PlanOptions& options, int6
            OutOfRange("window", options.window_len, 1, max_window),
            OutOfRange("pinned anchors", options.num_pins, 0, kMaxCompactAnchors),
            OutOfRange("scored share in ppm", options.rho_ppm, 0, kPpm),
-           OutOfRange("pooling width", options.pool_width, 1, kMaxTokens),
+           OutOfRange("pooling width", options.pool_width, 1, kMaxPoolWidth),
            OutOfRange("floor in tokens", options.floor_tokens, 0, kMaxTokens),
            OutOfRange("prompt tokens", seq_len, 1, kMaxTokens),
            OutOfRange("new tokens", max_new, 0, kMaxTokens),

@@ -1,0 +1,138 @@
+#include "kv/layouts/reconstruct.h"
+
+#include <cmath>
+
+#include "common/status.h"
+#include "kernels/compact_cache.h"
+#include "kv/layouts/anchor_row.h"
+#include "kv/layouts/compact.h"
+#include "kv/layouts/slot_index.h"
+#include "kv/rotate_row.h"
+#include "kv/tensor_span.h"
+
+namespace anchorage::kv {
+namespace {
+
+class Decoder {
+ public:
+  Decoder(const LayerPlan& plan, std::span<const std::byte> region, const kernels::RopeView& rope,
+          kernels::CodePacking packing)
+      : plan_(plan), region_(region), rope_(rope), packing_(packing) {}
+
+  // One side, [H, S, D].
+  std::vector<float> Decode(Side side) const {
+    std::vector<float> rows(
+        static_cast<size_t>(plan_.num_kv_heads * plan_.seq_len * plan_.head_dim));
+    if (plan_.layout == Layout::kDense) {
+      CopyRow(TensorSpan<const kernels::Bf16>(plan_, region_, side, "k", "v").data(), 1.0f,
+              static_cast<int64_t>(rows.size()), rows.data());
+      return rows;
+    }
+    float* row = rows.data();
+    for (int64_t head = 0; head < plan_.num_kv_heads; ++head) {
+      for (int64_t position = 0; position < plan_.seq_len; ++position, row += plan_.head_dim) {
+        DecodeRow(side, head, position, row);
+      }
+    }
+    return rows;
+  }
+
+ private:
+  void DecodeRow(Side side, int64_t head, int64_t position, float* row) const {
+    const auto anchors =
+        TensorSpan<const kernels::Bf16>(plan_, region_, side, "anchor_k", "anchor_v");
+    const bool in_window = position >= plan_.prefix_len();
+    const Term term = in_window ? Term{plan_.num_anchors - (plan_.seq_len - position), 1.0f}
+                                : PrefixTerm(side, head, position);
+    CopyRow(AnchorRow(plan_, anchors, head, term.anchor), term.gamma, plan_.head_dim, row);
+
+    const int64_t slot = in_window ? -1 : MapSlots(plan_, region_, side).SlotOf(head, position);
+    const bool coded_before_rope = plan_.layout == Layout::kPaper;
+    if (slot >= 0 && coded_before_rope) AddResidual(side, slot, row);
+    if (side == Side::kKey) RotateRow(rope_, position, row);
+    if (slot >= 0 && !coded_before_rope) AddResidual(side, slot, row);
+  }
+
+  // gamma x_a: what stands for a prefix position before its residual.
+  struct Term {
+    int64_t anchor = 0;
+    float gamma = 0;
+  };
+
+  Term PrefixTerm(Side side, int64_t head, int64_t position) const {
+    const int64_t at = head * plan_.prefix_len() + position;
+    if (plan_.layout == Layout::kPaper) {
+      const auto idx = TensorSpan<const uint16_t>(plan_, region_, side, "idx_k", "idx_v");
+      const auto gamma =
+          TensorSpan<const kernels::Bf16>(plan_, region_, side, "gamma_k", "gamma_v");
+      return {idx[at], kernels::ToFloat(gamma[at])};
+    }
+    const auto low = TensorSpan<const uint8_t>(plan_, region_, side, "idx_k", "idx_v");
+    const auto high = TensorSpan<const uint64_t>(plan_, region_, side, "idx_high_k", "idx_high_v");
+    const auto proj = TensorSpan<const int8_t>(plan_, region_, side, "proj_k", "proj_v");
+    const auto step = TensorSpan<const float>(plan_, region_, side, "proj_step_k", "proj_step_v");
+    const auto anchors =
+        TensorSpan<const kernels::Bf16>(plan_, region_, side, "anchor_k", "anchor_v");
+    const int64_t anchor = CompactIndex(plan_, low, high, head, position);
+    if (IsSelected(head, anchor, position)) return {anchor, 1.0f};
+    const float norm = kernels::AnchorNorm(AnchorRow(plan_, anchors, head, anchor),
+                                           static_cast<int>(plan_.head_dim));
+    return {anchor, kernels::CompactGamma(proj[at], kernels::GammaUnit(step[head], norm))};
+  }
+
+  // Whether `position` is where selected anchor `anchor` came from.
+  bool IsSelected(int64_t head, int64_t anchor, int64_t position) const {
+    const int64_t selected = plan_.num_anchors - plan_.window_len;
+    if (anchor >= selected) return false;
+    const auto positions = TensorSpan<const uint32_t>(plan_, region_, "anchor_pos");
+    return positions[head * selected + anchor] == position;
+  }
+
+  // row += s U^T lev(c).
+  void AddResidual(Side side, int64_t slot, float* row) const {
+    const int dim = static_cast<int>(plan_.head_dim);
+    const auto codes = TensorSpan<const uint8_t>(plan_, region_, side, "codes_k", "codes_v");
+    std::vector<float> residual(static_cast<size_t>(dim));
+    kernels::DecodeResidual(dim, &codes[slot * (dim / 4)], Scale(side, slot), packing_,
+                            residual.data());
+    kernels::UnrotateResidual(dim, residual.data());
+    for (int i = 0; i < dim; ++i) row[i] += residual[i];
+  }
+
+  float Scale(Side side, int64_t slot) const {
+    if (plan_.layout == Layout::kPaper) {
+      return TensorSpan<const float>(plan_, region_, side, "scale_k", "scale_v")[slot];
+    }
+    return kernels::ToFloat(
+        TensorSpan<const kernels::Bf16>(plan_, region_, side, "scale_k", "scale_v")[slot]);
+  }
+
+  static void CopyRow(const kernels::Bf16* from, float factor, int64_t count, float* to) {
+    for (int64_t i = 0; i < count; ++i) to[i] = factor * kernels::ToFloat(from[i]);
+  }
+
+  const LayerPlan& plan_;
+  std::span<const std::byte> region_;
+  const kernels::RopeView& rope_;
+  kernels::CodePacking packing_;
+};
+
+}  // namespace
+
+absl::StatusOr<ReconstructedLayer> ReconstructLayer(const LayerPlan& plan,
+                                                    std::span<const std::byte> region,
+                                                    const kernels::RopeView& rope,
+                                                    kernels::CodePacking packing) {
+  if (static_cast<int64_t>(region.size()) != plan.region_bytes) {
+    return Invalid("a region of %d bytes where the plan has %d", region.size(), plan.region_bytes);
+  }
+  if (rope.head_dim != plan.head_dim || rope.num_positions < plan.seq_len) {
+    return Invalid("the RoPE table has %d positions of %d, the layer needs %d of %d",
+                   rope.num_positions, rope.head_dim, plan.seq_len, plan.head_dim);
+  }
+  const bool linear = plan.layout == Layout::kPaper;
+  const Decoder decoder(plan, region, rope, linear ? kernels::CodePacking::kLinear : packing);
+  return ReconstructedLayer{decoder.Decode(Side::kKey), decoder.Decode(Side::kValue)};
+}
+
+}  // namespace anchorage::kv

@@ -1,0 +1,45 @@
+// Which prefix positions of one side have a residual, and in which slot it lies: a bit mask with
+// running counts, the same in both layouts (AnchorKV, arXiv 2608.02901, section on the layout).
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <span>
+
+#include "kv/plan/plan.h"
+#include "kv/tensor_span.h"
+
+namespace anchorage::kv {
+
+// Pointers into a region; bit b of word w of a head stands for position 64 w + b.
+template <typename Word, typename Count>
+struct SlotIndexOf {
+  int64_t num_words = 0;
+  std::span<Word> mask;     // [H, num_words]
+  std::span<Count> prefix;  // [H, num_words] set bits of the head before the word
+  std::span<Count> offset;  // [H + 1] first slot of each head; last = all slots
+
+  // Slot of a position, or -1 when it has none.
+  int64_t SlotOf(int64_t head, int64_t position) const {
+    const int64_t word = head * num_words + position / 64;
+    const uint64_t bit = uint64_t{1} << (position % 64);
+    if ((mask[word] & bit) == 0) return -1;
+    return int64_t{offset[head]} + prefix[word] + std::popcount(mask[word] & (bit - 1));
+  }
+};
+using SlotIndex = SlotIndexOf<const uint64_t, const uint32_t>;
+using MutableSlotIndex = SlotIndexOf<uint64_t, uint32_t>;
+
+inline SlotIndex MapSlots(const LayerPlan& plan, std::span<const std::byte> region, Side side) {
+  return {plan.num_words(), TensorSpan<const uint64_t>(plan, region, side, "mask_k", "mask_v"),
+          TensorSpan<const uint32_t>(plan, region, side, "prefix_k", "prefix_v"),
+          TensorSpan<const uint32_t>(plan, region, side, "offset_k", "offset_v")};
+}
+
+inline MutableSlotIndex MapSlots(const LayerPlan& plan, std::span<std::byte> region, Side side) {
+  return {plan.num_words(), TensorSpan<uint64_t>(plan, region, side, "mask_k", "mask_v"),
+          TensorSpan<uint32_t>(plan, region, side, "prefix_k", "prefix_v"),
+          TensorSpan<uint32_t>(plan, region, side, "offset_k", "offset_v")};
+}
+
+}  // namespace anchorage::kv

@@ -1,0 +1,249 @@
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <span>
+
+#include "common/status.h"
+#include "common/status_macros.h"
+#include "kernels/types.h"
+#include "kv/layer_cache.h"
+#include "kv/layouts/compact.h"
+#include "kv/layouts/slot_index.h"
+#include "kv/tensor_span.h"
+
+namespace anchorage::kv {
+namespace {
+
+bool IsFinite(kernels::Bf16 value) { return (value.bits & 0x7f80u) != 0x7f80u; }
+bool IsScale(kernels::Bf16 value) { return IsFinite(value) && kernels::ToFloat(value) >= 0; }
+bool IsScale(float value) { return std::isfinite(value) && value >= 0; }
+
+// One region under examination.
+class Verifier {
+ public:
+  Verifier(const LayerPlan& plan, std::span<const std::byte> region)
+      : plan_(plan), region_(region) {}
+
+  absl::Status Dense() const {
+    RETURN_IF_ERROR(AllFinite("k"));
+    return AllFinite("v");
+  }
+
+  absl::Status Compact() const {
+    RETURN_IF_ERROR(Positions<uint32_t>());
+    for (const Side side : kSides) {
+      RETURN_IF_ERROR(AllFinite(Name(side, "anchor_k", "anchor_v")));
+      RETURN_IF_ERROR(AllScales<float>(Name(side, "proj_step_k", "proj_step_v")));
+      RETURN_IF_ERROR(AllScales<kernels::Bf16>(Name(side, "scale_k", "scale_v")));
+      RETURN_IF_ERROR(HighBits(side));
+      const auto low = Tensor<uint8_t>(Name(side, "idx_k", "idx_v"));
+      const auto high = Tensor<uint64_t>(Name(side, "idx_high_k", "idx_high_v"));
+      RETURN_IF_ERROR(Indices<uint32_t>(side, [&](int64_t head, int64_t position) {
+        return CompactIndex(plan_, low, high, head, position);
+      }));
+      RETURN_IF_ERROR(Slots<uint32_t>(side));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Paper() const {
+    RETURN_IF_ERROR(Positions<int64_t>());
+    RETURN_IF_ERROR(TokenPositions());
+    for (const Side side : kSides) {
+      RETURN_IF_ERROR(AllFinite(Name(side, "anchor_k", "anchor_v")));
+      RETURN_IF_ERROR(AllFinite(Name(side, "gamma_k", "gamma_v")));
+      RETURN_IF_ERROR(AllScales<float>(Name(side, "scale_k", "scale_v")));
+      const auto idx = Tensor<uint16_t>(Name(side, "idx_k", "idx_v"));
+      RETURN_IF_ERROR(Indices<int64_t>(side, [&](int64_t head, int64_t position) {
+        return idx[head * plan_.prefix_len() + position];
+      }));
+      RETURN_IF_ERROR(Slots<int64_t>(side));
+    }
+    return SlotPositions();
+  }
+
+ private:
+  static const char* Name(Side side, const char* key_name, const char* value_name) {
+    return side == Side::kKey ? key_name : value_name;
+  }
+
+  template <typename T>
+  std::span<const T> Tensor(const char* name) const {
+    return TensorSpan<const T>(plan_, region_, name);
+  }
+
+  template <typename Position>
+  std::span<const Position> HeadPositions(int64_t head) const {
+    const auto selected = static_cast<size_t>(plan_.num_anchors - plan_.window_len);
+    return Tensor<Position>("anchor_pos").subspan(static_cast<size_t>(head) * selected, selected);
+  }
+
+  absl::Status AllFinite(const char* name) const {
+    const std::span<const kernels::Bf16> tensor = Tensor<kernels::Bf16>(name);
+    unsigned bad = 0;  // without a branch, so that it runs as fast as memory
+    for (const kernels::Bf16 value : tensor) bad |= IsFinite(value) ? 0u : 1u;
+    if (bad == 0) return absl::OkStatus();
+    for (size_t i = 0; i < tensor.size(); ++i) {
+      if (!IsFinite(tensor[i])) return DataLoss("%s: NaN or Inf at element %d", name, i);
+    }
+    return absl::OkStatus();
+  }
+
+  template <typename T>
+  absl::Status AllScales(const char* name) const {
+    const std::span<const T> tensor = Tensor<T>(name);
+    for (size_t i = 0; i < tensor.size(); ++i) {
+      if (!IsScale(tensor[i])) return DataLoss("%s: no finite scale >= 0 at element %d", name, i);
+    }
+    return absl::OkStatus();
+  }
+
+  // Strictly ascending and inside the prefix.
+  template <typename Position>
+  absl::Status Positions() const {
+    for (int64_t head = 0; head < plan_.num_kv_heads; ++head) {
+      int64_t last = -1;
+      for (const Position position : HeadPositions<Position>(head)) {
+        if (int64_t{position} <= last || int64_t{position} >= plan_.prefix_len()) {
+          return DataLoss("anchor_pos: head %d has position %d after %d, of %d", head,
+                          int64_t{position}, last, plan_.prefix_len());
+        }
+        last = position;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Below k, and an anchor points at itself.
+  template <typename Position, typename IndexOf>
+  absl::Status Indices(Side side, const IndexOf& index_of) const {
+    const char* name = Name(side, "idx_k", "idx_v");
+    for (int64_t head = 0; head < plan_.num_kv_heads; ++head) {
+      for (int64_t position = 0; position < plan_.prefix_len(); ++position) {
+        const int64_t index = index_of(head, position);
+        if (index >= plan_.num_anchors) {
+          return DataLoss("%s: head %d, position %d points at anchor %d of %d", name, head,
+                          position, index, plan_.num_anchors);
+        }
+      }
+      int64_t anchor = 0;
+      for (const Position position : HeadPositions<Position>(head)) {
+        if (index_of(head, position) != anchor) {
+          return DataLoss("%s: head %d, anchor %d does not point at itself", name, head, anchor);
+        }
+        ++anchor;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // No bit of the plane stands for a position behind the prefix.
+  absl::Status HighBits(Side side) const {
+    const char* name = Name(side, "idx_high_k", "idx_high_v");
+    const std::span<const uint64_t> plane = Tensor<uint64_t>(name);
+    return plane.empty() ? absl::OkStatus() : NothingBehindPrefix(name, plane);
+  }
+
+  absl::Status NothingBehindPrefix(const char* name, std::span<const uint64_t> words) const {
+    const int64_t used = plan_.prefix_len() % 64;
+    if (used == 0) return absl::OkStatus();
+    for (int64_t head = 0; head < plan_.num_kv_heads; ++head) {
+      if (words[(head + 1) * plan_.num_words() - 1] >> used != 0) {
+        return DataLoss("%s: head %d has bits behind position %d", name, head,
+                        plan_.prefix_len() - 1);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Running counts and offsets agree with the mask and the plan; anchors have no slot.
+  template <typename Position>
+  absl::Status Slots(Side side) const {
+    const char* name = Name(side, "mask_k", "mask_v");
+    const SlotIndex slots = MapSlots(plan_, region_, side);
+    RETURN_IF_ERROR(NothingBehindPrefix(name, slots.mask));
+    int64_t total = 0;
+    for (int64_t head = 0; head < plan_.num_kv_heads; ++head) {
+      if (int64_t{slots.offset[head]} != total) {
+        return DataLoss("%s: head %d begins at slot %d, its mask says %d",
+                        Name(side, "offset_k", "offset_v"), head, slots.offset[head], total);
+      }
+      int64_t in_head = 0;
+      for (int64_t word = 0; word < plan_.num_words(); ++word) {
+        const int64_t at = head * plan_.num_words() + word;
+        if (int64_t{slots.prefix[at]} != in_head) {
+          return DataLoss("%s: head %d, position %d counts %d slots, the mask has %d",
+                          Name(side, "prefix_k", "prefix_v"), head, 64 * word, slots.prefix[at],
+                          in_head);
+        }
+        in_head += std::popcount(slots.mask[at]);
+      }
+      total += in_head;
+      for (const Position position : HeadPositions<Position>(head)) {
+        if (slots.SlotOf(head, position) >= 0) {
+          return DataLoss("%s: head %d has a slot for the anchor at position %d", name, head,
+                          int64_t{position});
+        }
+      }
+    }
+    const int64_t planned = side == Side::kKey ? plan_.key_slots : plan_.value_slots;
+    if (total != planned || int64_t{slots.offset[plan_.num_kv_heads]} != planned) {
+      return DataLoss("%s: %d slots and an end of %d where the plan has %d", name, total,
+                      slots.offset[plan_.num_kv_heads], planned);
+    }
+    return absl::OkStatus();
+  }
+
+  // Paper layout: token_pos is the identity, as nothing is ever left out.
+  absl::Status TokenPositions() const {
+    const std::span<const int32_t> positions = Tensor<int32_t>("token_pos");
+    for (size_t i = 0; i < positions.size(); ++i) {
+      if (positions[i] != static_cast<int64_t>(i)) {
+        return DataLoss("token_pos: position %d is called %d", i, positions[i]);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Paper layout: slot_pos_v is the low byte of the position of each slot.
+  absl::Status SlotPositions() const {
+    const std::span<const uint8_t> low_bytes = Tensor<uint8_t>("slot_pos_v");
+    const SlotIndex slots = MapSlots(plan_, region_, Side::kValue);
+    for (int64_t head = 0; head < plan_.num_kv_heads; ++head) {
+      for (int64_t position = 0; position < plan_.prefix_len(); ++position) {
+        const int64_t slot = slots.SlotOf(head, position);
+        if (slot >= 0 && low_bytes[slot] != (position & 255)) {
+          return DataLoss("slot_pos_v: slot %d says %d for position %d", slot, low_bytes[slot],
+                          position);
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const LayerPlan& plan_;
+  std::span<const std::byte> region_;
+};
+
+}  // namespace
+
+absl::Status VerifyLayer(const LayerPlan& plan, std::span<const std::byte> region) {
+  if (static_cast<int64_t>(region.size()) != plan.region_bytes) {
+    return DataLoss("a region of %d bytes where the plan has %d", region.size(), plan.region_bytes);
+  }
+  if (reinterpret_cast<uintptr_t>(region.data()) % kTensorAlignment != 0) {
+    return Invalid("a region that does not begin on %d bytes", kTensorAlignment);
+  }
+  const Verifier verifier(plan, region);
+  switch (plan.layout) {
+    case Layout::kDense:
+      return verifier.Dense();
+    case Layout::kCompact:
+      return verifier.Compact();
+    case Layout::kPaper:
+      return verifier.Paper();
+  }
+  return Internal("unknown layout");
+}
+
+}  // namespace anchorage::kv
