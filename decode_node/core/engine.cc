@@ -121,8 +121,9 @@ bool Engine::Cancel(AttemptId id) {
   return true;
 }
 
-void Engine::ExpireLeases() {
-  for (const AttemptId id : landings_.ExpireLeases()) {
+bool Engine::ExpireLeases() {
+  const std::vector<AttemptId> expired = landings_.ExpireLeases();
+  for (const AttemptId id : expired) {
     {
       MutexLock lock(mutex_);
       requests_.erase(id);
@@ -130,6 +131,7 @@ void Engine::ExpireLeases() {
     listener_.OnEnded(id, absl::DeadlineExceededError("the lease on its memory ran out"),
                       "transfer");
   }
+  return !expired.empty();
 }
 
 void Engine::ReportFailedLandings() {
@@ -209,6 +211,20 @@ void Engine::WaitForWork(int64_t timeout_ms) {
     work_.WaitFor(mutex_, std::chrono::milliseconds(timeout_ms));
   }
   woken_ = false;
+}
+
+int64_t Engine::sequence_capacity() const {
+  const ArenaUsage usage = arena_.usage();
+  int64_t requests = 0;
+  {
+    MutexLock lock(mutex_);
+    requests = static_cast<int64_t>(requests_.size() + in_batch_.size());
+  }
+  const int64_t bytes = usage.used_bytes + usage.reserved_bytes;
+  if (requests > 0 && bytes > 0) return usage.limit_bytes * requests / bytes;
+  const kv::RequestPlan longest =
+      kv::PlanRequest(model_.geometry(), options_.plan, model_.config().context_length - 1, 1);
+  return usage.limit_bytes / longest.bytes;
 }
 
 void Engine::Wake() {

@@ -89,8 +89,8 @@ class Engine {
   // batch. False: nothing known by that id (it has ended, or never was).
   bool Cancel(AttemptId id);
 
-  // Ends what ran out of its lease. Call it from a timer.
-  void ExpireLeases();
+  // Ends what ran out of its lease; false when nothing did. Call it from a timer.
+  bool ExpireLeases();
 
   // Runs one step over the batch. False when there was nothing to do.
   bool RunStep();
@@ -99,12 +99,15 @@ class Engine {
   void WaitForWork(int64_t timeout_ms);
   void Wake();
 
-  // Regions of an attempt that are still taking bytes (to be closed at the transport).
-  std::vector<uint64_t> RunningTokens(AttemptId id) const { return landings_.RunningTokens(id); }
+  // Regions that are taking bytes for attempts which have ended.
+  std::vector<uint64_t> OrphanedTokens() const { return landings_.OrphanedTokens(); }
 
   ArenaUsage usage() const { return arena_.usage(); }
   int64_t active_sequences() const { return active_.load(); }
   int64_t landings() const { return landings_.landings(); }
+  // Requests that would fit at the mean size of those that are here (of a context-long one when
+  // there are none).
+  int64_t sequence_capacity() const;
   // Clock time at which the step loop last showed that it is alive.
   int64_t last_step_ns() const { return last_step_ns_.load(); }
   const BatchStep& step() const { return *step_; }

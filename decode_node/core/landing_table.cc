@@ -184,11 +184,11 @@ std::vector<std::pair<AttemptId, absl::Status>> LandingTable::TakeFailures() {
   return std::exchange(failures_, {});
 }
 
-std::vector<uint64_t> LandingTable::RunningTokens(AttemptId id) const {
+std::vector<uint64_t> LandingTable::OrphanedTokens() const {
   MutexLock lock(mutex_);
   std::vector<uint64_t> tokens;
   for (const auto& [token, transfer] : transfers_) {
-    if (transfer.attempt == id) tokens.push_back(token);
+    if (!entries_.contains(transfer.attempt)) tokens.push_back(token);
   }
   return tokens;
 }

@@ -95,8 +95,8 @@ class LandingTable {
   // Attempts whose landing failed since the last call, each with its reason, once.
   std::vector<std::pair<AttemptId, absl::Status>> TakeFailures();
 
-  // Tokens of the regions of `id` that are still taking bytes, so that the caller can close them.
-  std::vector<uint64_t> RunningTokens(AttemptId id) const;
+  // Tokens of regions that are still taking bytes for attempts that have ended.
+  std::vector<uint64_t> OrphanedTokens() const;
 
   int64_t landings() const;  // attempts here
 

@@ -108,7 +108,7 @@ TEST_F(LandingTableTest, AbortWhileATransferRunsQuarantinesUntilItIsQuiet) {
   EXPECT_EQ(arena_.usage().quarantined_bytes, 1'280);
   EXPECT_EQ(arena_.usage().quarantined_regions, 1);
   running->region[639] = std::byte{1};  // the transport may still write here
-  EXPECT_EQ(table_.RunningTokens(id_), std::vector<uint64_t>{running->token});
+  EXPECT_EQ(table_.OrphanedTokens(), std::vector<uint64_t>{running->token});
   EXPECT_FALSE(table_.Quiet(running->token, absl::OkStatus()).has_value());
   EXPECT_EQ(arena_.usage(), (ArenaUsage{.limit_bytes = 10'000}));
 }

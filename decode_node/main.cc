@@ -1,0 +1,62 @@
+// anchorage-decode: takes compressed KV caches and generates from them.
+
+#include <memory>
+#include <string>
+
+#include "absl/flags/flag.h"
+#include "absl/time/time.h"
+#include "common/bytes.h"
+#include "common/flags.h"
+#include "common/status.h"
+#include "decode_node/node.h"
+#include "kv/plan_flags.h"
+#include "observe/host_port.h"
+#include "observe/shared_metrics.h"
+#include "transport/event_loop.h"
+#include "worker/program.h"
+
+ABSL_FLAG(std::string, data, "127.0.0.1:0", "host:port on which prefill nodes deliver KV");
+ABSL_FLAG(std::string, kv_memory, "1GiB", "memory for KV caches, such as 512MiB or 8GiB");
+ABSL_FLAG(absl::Duration, lease, absl::Seconds(10),
+          "how long granted memory waits for its next layer");
+
+namespace anchorage::decode {
+namespace {
+
+constexpr char kUsage[] =
+    "anchorage-decode: takes compressed KV caches from prefill nodes and generates tokens.\n\n"
+    "  anchorage-decode --model model.gguf --control 10.0.0.7:7100 --data 10.0.0.7:7101\n\n"
+    "Every flag can also be given as an environment variable: --kv-memory as ANCHORAGE_KV_MEMORY.";
+
+NodeOptions OptionsFromFlags() {
+  NodeOptions options;
+  options.data_address = absl::GetFlag(FLAGS_data);
+  const absl::Status address = observe::ParseHostPort(options.data_address).status();
+  if (!address.ok()) DieOfBadFlag(Annotate(address, "--data"));
+  const absl::StatusOr<int64_t> memory = ParseBytes(absl::GetFlag(FLAGS_kv_memory));
+  if (!memory.ok()) DieOfBadFlag(Annotate(memory.status(), "--kv-memory"));
+  if (*memory == 0) DieOfBadFlag(Invalid("--kv-memory: must be above 0"));
+  options.kv_memory_bytes = *memory;
+  options.lease_ms = absl::ToInt64Milliseconds(absl::GetFlag(FLAGS_lease));
+  if (options.lease_ms <= 0) DieOfBadFlag(Invalid("--lease: must be above 0"));
+  return options;
+}
+
+int Main(int argc, char** argv) {
+  const worker::Settings settings = worker::SettingsFromFlags("decode", kUsage, argc, argv);
+  const NodeOptions options = OptionsFromFlags();
+  const absl::StatusOr<worker::LoadedModel> model = worker::LoadModel(settings.model_path);
+  if (!model.ok()) return worker::Fail(model.status());
+  transport::EventLoop loop;
+  observe::MetricsRegistry registry;
+  observe::AddProcessMetrics(registry, settings.role, worker::ConfigInfoOf(settings));
+  const absl::StatusOr<std::unique_ptr<DecodeNode>> node =
+      DecodeNode::Create(settings, options, *model, loop, registry);
+  if (!node.ok()) return worker::Fail(node.status());
+  return worker::RunNode(settings, loop, registry, **node);
+}
+
+}  // namespace
+}  // namespace anchorage::decode
+
+int main(int argc, char** argv) { return anchorage::decode::Main(argc, argv); }

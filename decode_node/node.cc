@@ -1,0 +1,297 @@
+#include "decode_node/node.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "common/bytes.h"
+#include "common/status.h"
+#include "common/status_macros.h"
+#include "observe/host_port.h"
+#include "observe/logging.h"
+#include "observe/shared_metrics.h"
+#include "worker/wire.h"
+
+namespace anchorage::decode {
+namespace {
+
+constexpr int64_t kIdleWaitMs = 500;
+constexpr int64_t kStalledStepNs = 60'000'000'000;
+constexpr int64_t kLeaseSweepMs = 250;
+constexpr int64_t kStatePushMs = 20;
+constexpr int64_t kStateRefreshMs = 1'000;
+// Beyond either of these, memory is not coming back as it should and the node stops taking work.
+constexpr int64_t kMaxQuarantinedRegions = 64;
+constexpr double kMaxQuarantinedShare = 0.05;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DecodeNode>> DecodeNode::Create(const worker::Settings& settings,
+                                                               const NodeOptions& options,
+                                                               const worker::LoadedModel& model,
+                                                               transport::EventLoop& loop,
+                                                               observe::MetricsRegistry& registry) {
+  std::unique_ptr<DecodeNode> node(new DecodeNode(settings, options, model, loop, registry));
+  RETURN_IF_ERROR(node->CreateEngine(model));
+  return node;
+}
+
+DecodeNode::DecodeNode(const worker::Settings& settings, const NodeOptions& options,
+                       const worker::LoadedModel& model, transport::EventLoop& loop,
+                       observe::MetricsRegistry& registry)
+    : settings_(settings),
+      options_(options),
+      boot_(NewBootId()),
+      identity_(worker::MakeIdentity(*model.model, settings.plan)),
+      loop_(loop),
+      registry_(registry),
+      metrics_(registry, model.model->config().name),
+      transfers_(registry, Clock::Real(), "decode", "rx", "tcp"),
+      stream_(settings.threads) {}
+
+absl::Status DecodeNode::CreateEngine(const worker::LoadedModel& model) {
+  const EngineOptions options{.kv_limit_bytes = options_.kv_memory_bytes,
+                              .lease_ns = options_.lease_ms * 1'000'000,
+                              .plan = settings_.plan};
+  ASSIGN_OR_RETURN(engine_, Engine::Create(*model.model, model.stop_ids, options, Clock::Real(),
+                                           stream_, *this));
+  metrics_.Watch(registry_, *engine_);
+  verifier_ = std::make_unique<Verifier>();
+  receiver_ = std::make_unique<LandingReceiver>(
+      *engine_,
+      LandingReceiver::Expected{identity_.model_fingerprint(), identity_.plan_fingerprint()},
+      *verifier_, transfers_, metrics_);
+  return absl::OkStatus();
+}
+
+DecodeNode::~DecodeNode() { Stop(); }
+
+absl::Status DecodeNode::Start() {
+  ASSIGN_OR_RETURN(const observe::HostPort data_address,
+                   observe::ParseHostPort(options_.data_address));
+  ASSIGN_OR_RETURN(const std::string lanes,
+                   transport::SelfTest(settings_.transport, data_address.host));
+  observe::LogInfo("", "self-test of %s passed: %s", settings_.transport, lanes);
+  ASSIGN_OR_RETURN(data_,
+                   transport::MakeDataPlane(settings_.transport, {.listen = options_.data_address,
+                                                                  .auth_token = settings_.token,
+                                                                  .receiver = receiver_.get()}));
+  proto::Hello hello;
+  hello.set_role(proto::ROLE_DECODE);
+  hello.set_token(settings_.token);
+  *hello.mutable_identity() = identity_;
+  hello.set_node_name(settings_.node_name);
+  hello.set_transport(settings_.transport);
+  ASSIGN_OR_RETURN(
+      control_, transport::ListenControl(loop_.io(), settings_.control, boot_, hello, {}, *this));
+  engine_thread_ = std::thread([this] { RunEngine(); });
+  loop_.Every(kLeaseSweepMs, [this] { ExpireLeases(); });
+  loop_.Every(kStatePushMs, [this] { PushState(/*always=*/false); });
+  loop_.Every(kStateRefreshMs, [this] { PushState(/*always=*/true); });
+  started_ = true;
+  observe::LogInfo("", "decode node '%s': control %s, data %s over %s, %s of KV memory, %s",
+                   settings_.node_name, control_->address(), data_->listen_address(),
+                   settings_.transport, FormatBytes(options_.kv_memory_bytes), identity_.kv_mode());
+  return absl::OkStatus();
+}
+
+absl::Status DecodeNode::Live() const {
+  const int64_t silent_ns = Clock::Real().NowNs() - engine_->last_step_ns();
+  if (started_ && !stopping_ && silent_ns > kStalledStepNs) {
+    return Unavailable("the step loop has been stuck for %d s", silent_ns / 1'000'000'000);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DecodeNode::Ready() const {
+  if (!started_) return Unavailable("starting");
+  if (draining_) return Unavailable("draining");
+  const ArenaUsage usage = engine_->usage();
+  const double share =
+      static_cast<double>(usage.quarantined_bytes) / static_cast<double>(usage.limit_bytes);
+  if (usage.quarantined_regions > kMaxQuarantinedRegions || share > kMaxQuarantinedShare) {
+    return Unavailable("%d bytes in %d regions are in quarantine", usage.quarantined_bytes,
+                       usage.quarantined_regions);
+  }
+  return Live();
+}
+
+void DecodeNode::Drain() {
+  draining_ = true;
+  PushState(/*always=*/true);
+}
+
+bool DecodeNode::Idle() const { return owners_.empty(); }
+
+void DecodeNode::Stop() {
+  if (stopping_.exchange(true)) return;
+  if (control_ != nullptr) control_->Stop();
+  if (data_ != nullptr) data_->Shutdown();
+  verifier_->Stop();
+  engine_->Wake();
+  if (engine_thread_.joinable()) engine_thread_.join();
+}
+
+absl::Status DecodeNode::OnHello(const proto::Hello& hello) {
+  return worker::CheckRouterHello(identity_, hello);
+}
+
+void DecodeNode::OnUp(transport::ControlChannelPtr channel) {
+  observe::LogInfo("", "router '%s' connected from %s", channel->peer().node_name(),
+                   channel->peer_address());
+  channel->Send(StateMessage());
+  routers_[channel->peer_boot()] = std::move(channel);
+}
+
+void DecodeNode::OnDown(transport::ControlChannelPtr channel, absl::Status reason) {
+  observe::LogWarning("", "router '%s' is gone: %s", channel->peer().node_name(),
+                      std::string(reason.message()));
+  if (const auto found = routers_.find(channel->peer_boot());
+      found != routers_.end() && found->second == channel) {
+    routers_.erase(found);
+  }
+  std::vector<AttemptId> orphans;
+  for (const auto& [id, owner] : owners_) {
+    if (owner.router == channel) orphans.push_back(id);
+  }
+  for (const AttemptId id : orphans) engine_->Cancel(id);
+}
+
+void DecodeNode::OnMessage(transport::ControlChannelPtr channel, proto::Envelope message) {
+  switch (message.body_case()) {
+    case proto::Envelope::kReserve:
+      return OnReserve(channel, message.reserve());
+    case proto::Envelope::kCancel:
+      return OnCancel(channel, message.cancel());
+    default:
+      observe::LogWarning("", "router '%s' sent a message that a decode node has no use for",
+                          channel->peer().node_name());
+  }
+}
+
+void DecodeNode::OnReserve(const transport::ControlChannelPtr& router,
+                           const proto::Reserve& reserve) {
+  ReserveAnswer answer;
+  if (draining_) {
+    answer.status = absl::UnavailableError("draining");
+    return Refuse(router, reserve.attempt(), answer);
+  }
+  answer.status = worker::CheckSameIdentity(identity_, reserve.identity());
+  if (!answer.status.ok()) return Refuse(router, reserve.attempt(), answer);
+  const AttemptId id = worker::FromProto(reserve.attempt());
+  answer =
+      engine_->Reserve({.id = id,
+                        .request_id = reserve.attempt().request_id(),
+                        .prompt_tokens = reserve.prompt_tokens(),
+                        .max_new = reserve.max_new(),
+                        .sampling = worker::FromProto(reserve.sampling()),
+                        .prompt_ids = {reserve.prompt_ids().begin(), reserve.prompt_ids().end()}});
+  if (!answer.status.ok()) return Refuse(router, reserve.attempt(), answer);
+  owners_[id] = Owner{router, reserve.attempt().request_id()};
+  proto::Envelope message;
+  proto::Granted& granted = *message.mutable_granted();
+  *granted.mutable_attempt() = reserve.attempt();
+  granted.set_nonce(answer.nonce);
+  granted.set_data_address(data_->listen_address());
+  granted.set_code_packing(static_cast<uint32_t>(kCodePacking));
+  granted.set_lease_ms(options_.lease_ms);
+  granted.set_bytes(answer.bytes);
+  router->Send(std::move(message));
+}
+
+void DecodeNode::Refuse(const transport::ControlChannelPtr& router, const proto::Attempt& attempt,
+                        const ReserveAnswer& answer) {
+  metrics_.OnRefused(draining_);
+  proto::Envelope message;
+  proto::Refused& refused = *message.mutable_refused();
+  *refused.mutable_attempt() = attempt;
+  refused.set_needed_bytes(answer.bytes);
+  refused.set_headroom_bytes(answer.headroom_bytes);
+  refused.set_reason(std::string(answer.status.message()));
+  refused.set_never(answer.never || answer.status.code() == absl::StatusCode::kInvalidArgument ||
+                    answer.status.code() == absl::StatusCode::kFailedPrecondition);
+  router->Send(std::move(message));
+}
+
+void DecodeNode::OnCancel(const transport::ControlChannelPtr& router, const proto::Cancel& cancel) {
+  const AttemptId id = worker::FromProto(cancel.attempt());
+  if (engine_->Cancel(id)) return;  // Ended follows
+  router->Send(worker::EndedMessage(id, cancel.attempt().request_id(), absl::OkStatus(), "decode"));
+}
+
+void DecodeNode::OnToken(AttemptId id, int64_t index, int32_t token, model::Finish finish) {
+  loop_.Post([this, id, index, token, finish] { SendToken(id, index, token, finish); });
+}
+
+void DecodeNode::OnEnded(AttemptId id, const absl::Status& status, const char* stage) {
+  loop_.Post([this, id, status, stage] { SendEnded(id, status, stage); });
+}
+
+void DecodeNode::OnStep(int64_t batch_size, int64_t duration_ns) {
+  metrics_.OnStep(batch_size, duration_ns);
+  metrics_.OnTokens(batch_size);
+}
+
+void DecodeNode::SendToken(AttemptId id, int64_t index, int32_t token, model::Finish finish) {
+  const auto owner = owners_.find(id);
+  if (owner == owners_.end()) return;
+  const int64_t now = Clock::Real().NowNs();
+  if (index > 0) metrics_.OnGap(now - owner->second.last_token_ns);
+  owner->second.last_token_ns = now;
+  proto::Envelope message;
+  proto::Tokens& tokens = *message.mutable_tokens();
+  *tokens.mutable_attempt() = worker::ToProto(id, owner->second.request_id);
+  tokens.set_first_index(index);
+  tokens.add_ids(token);
+  tokens.set_finish(worker::ToProto(finish));
+  owner->second.router->Send(std::move(message));
+  if (finish != model::Finish::kNone) owners_.erase(owner);
+}
+
+void DecodeNode::SendEnded(AttemptId id, const absl::Status& status, const char* stage) {
+  const auto owner = owners_.find(id);
+  if (owner == owners_.end()) return;
+  if (status.code() != absl::StatusCode::kCancelled) {
+    observe::LogWarning(owner->second.request_id, "attempt %s ended in %s: %s", id.ToString(),
+                        stage, std::string(status.message()));
+  }
+  owner->second.router->Send(worker::EndedMessage(id, owner->second.request_id, status, stage));
+  owners_.erase(owner);
+}
+
+void DecodeNode::ExpireLeases() {
+  if (!engine_->ExpireLeases()) return;
+  // A peer that has been silent for a whole lease may never let its transfers end.
+  for (const uint64_t token : engine_->OrphanedTokens()) data_->CloseLanding(token);
+}
+
+proto::Envelope DecodeNode::StateMessage() const {
+  const ArenaUsage usage = engine_->usage();
+  proto::Envelope message;
+  proto::NodeState& state = *message.mutable_state();
+  state.set_ready(Ready().ok());
+  state.set_draining(draining_);
+  state.set_memory_limit_bytes(usage.limit_bytes);
+  state.set_memory_used_bytes(usage.used_bytes);
+  state.set_memory_reserved_bytes(usage.reserved_bytes);
+  state.set_memory_quarantined_bytes(usage.quarantined_bytes);
+  state.set_active_sequences(engine_->active_sequences());
+  state.set_sequence_capacity(engine_->sequence_capacity());
+  return message;
+}
+
+void DecodeNode::PushState(bool always) {
+  const proto::Envelope message = StateMessage();
+  std::string bytes = message.SerializeAsString();
+  if (!always && bytes == last_state_) return;
+  last_state_ = std::move(bytes);
+  for (const auto& [boot, router] : routers_) router->Send(message);
+}
+
+void DecodeNode::RunEngine() {
+  while (!stopping_) {
+    if (!engine_->RunStep()) engine_->WaitForWork(kIdleWaitMs);
+  }
+}
+
+}  // namespace anchorage::decode

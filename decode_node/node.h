@@ -1,0 +1,114 @@
+// The decode node as a process: the engine behind a control channel and a data plane.
+//
+//   io thread       control messages, grants, tokens to the routers, timers
+//   data thread     announcements and landings           (landing.h)
+//   verify thread   checksums                            (verifier.h)
+//   engine thread   the step loop                        (core/engine.h)
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <unordered_map>
+
+#include "common/clock.h"
+#include "common/ids.h"
+#include "decode_node/core/engine.h"
+#include "decode_node/landing.h"
+#include "decode_node/metrics.h"
+#include "decode_node/verifier.h"
+#include "kernels/stream.h"
+#include "proto/worker.pb.h"
+#include "transport/control/channel.h"
+#include "transport/data/data_plane.h"
+#include "transport/event_loop.h"
+#include "worker/program.h"
+#include "worker/transfer_metrics.h"
+
+namespace anchorage::decode {
+
+struct NodeOptions {
+  std::string data_address;  // host:port of the data plane
+  int64_t kv_memory_bytes = 0;
+  int64_t lease_ms = 10'000;
+};
+
+class DecodeNode : public worker::Node, public transport::ControlHandler, public EngineListener {
+ public:
+  // All references must outlive the node.
+  static absl::StatusOr<std::unique_ptr<DecodeNode>> Create(const worker::Settings& settings,
+                                                            const NodeOptions& options,
+                                                            const worker::LoadedModel& model,
+                                                            transport::EventLoop& loop,
+                                                            observe::MetricsRegistry& registry);
+  ~DecodeNode() override;
+
+  // worker::Node
+  absl::Status Start() override;
+  absl::Status Live() const override;
+  absl::Status Ready() const override;
+  void Drain() override;
+  bool Idle() const override;
+  void Stop() override;
+
+  // transport::ControlHandler
+  absl::Status OnHello(const proto::Hello& hello) override;
+  void OnUp(transport::ControlChannelPtr channel) override;
+  void OnMessage(transport::ControlChannelPtr channel, proto::Envelope message) override;
+  void OnDown(transport::ControlChannelPtr channel, absl::Status reason) override;
+
+  // EngineListener: posts to the io thread.
+  void OnToken(AttemptId id, int64_t index, int32_t token, model::Finish finish) override;
+  void OnEnded(AttemptId id, const absl::Status& status, const char* stage) override;
+  void OnStep(int64_t batch_size, int64_t duration_ns) override;
+
+ private:
+  // Whose attempt it is, from the grant to its end.
+  struct Owner {
+    transport::ControlChannelPtr router;
+    std::string request_id;
+    int64_t last_token_ns = 0;
+  };
+
+  DecodeNode(const worker::Settings& settings, const NodeOptions& options,
+             const worker::LoadedModel& model, transport::EventLoop& loop,
+             observe::MetricsRegistry& registry);
+
+  absl::Status CreateEngine(const worker::LoadedModel& model);
+  void OnReserve(const transport::ControlChannelPtr& router, const proto::Reserve& reserve);
+  void OnCancel(const transport::ControlChannelPtr& router, const proto::Cancel& cancel);
+  void Refuse(const transport::ControlChannelPtr& router, const proto::Attempt& attempt,
+              const ReserveAnswer& answer);
+  void SendToken(AttemptId id, int64_t index, int32_t token, model::Finish finish);
+  void SendEnded(AttemptId id, const absl::Status& status, const char* stage);
+  void ExpireLeases();
+  void PushState(bool always);
+  proto::Envelope StateMessage() const;
+  void RunEngine();
+
+  const worker::Settings settings_;
+  const NodeOptions options_;
+  const BootId boot_;
+  const proto::Identity identity_;
+  transport::EventLoop& loop_;
+  observe::MetricsRegistry& registry_;
+  Metrics metrics_;
+  worker::TransferMetrics transfers_;
+  kernels::Stream stream_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Verifier> verifier_;
+  std::unique_ptr<LandingReceiver> receiver_;
+  std::unique_ptr<transport::DataPlane> data_;
+  std::unique_ptr<transport::ControlServer> control_;
+  std::thread engine_thread_;
+
+  std::atomic<bool> started_{false};
+  std::atomic<bool> draining_{false};
+  std::atomic<bool> stopping_{false};
+  std::unordered_map<AttemptId, Owner> owners_;                         // io thread
+  std::unordered_map<uint64_t, transport::ControlChannelPtr> routers_;  // by boot id; io thread
+  std::string last_state_;                                              // io thread
+};
+
+}  // namespace anchorage::decode
