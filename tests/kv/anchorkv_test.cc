@@ -1,0 +1,440 @@
+#include "kv/compressors/anchorkv.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/decode_attention.h"
+#include "kv/layer_cache.h"
+#include "kv/layouts/compact.h"
+#include "kv/layouts/reconstruct.h"
+#include "kv/layouts/slot_index.h"
+#include "tests/kv/layer_fixture.h"
+
+namespace anchorage::kv {
+namespace {
+
+using kernels::CodePacking;
+using testing::HasSubstr;
+
+PlanOptions Options(Layout layout, int64_t theta_ppm = 50'000) {
+  PlanOptions options;
+  options.layout = layout;
+  options.theta_ppm = theta_ppm;
+  return options;
+}
+
+ReconstructedLayer Reconstruct(const MadeUpLayer& layer, const CompressedLayer& compressed,
+                               CodePacking packing = CodePacking::kPlanar) {
+  auto result = ReconstructLayer(compressed.plan, compressed.region.span(), layer.rope(), packing);
+  EXPECT_TRUE(result.ok()) << result.status();
+  return *std::move(result);
+}
+
+bool SameBytes(const CompressedLayer& a, const CompressedLayer& b) {
+  return a.region.size() == b.region.size() &&
+         std::memcmp(a.region.data(), b.region.data(), a.region.size()) == 0;
+}
+
+// ---- Every shape and layout ----
+
+class AnchorKvShapeTest : public testing::TestWithParam<LayerShape> {};
+
+TEST_P(AnchorKvShapeTest, FillsThePlanVerifiesAndKeepsAnchorsExact) {
+  const MadeUpLayer layer(GetParam());
+  for (const Layout layout : {Layout::kCompact, Layout::kPaper}) {
+    const auto compressed = layer.Compress(Options(layout, 100'000));
+    ASSERT_TRUE(compressed.ok()) << compressed.status();
+    const LayerPlan& plan = compressed->plan;
+    EXPECT_EQ(compressed->layer, 3);
+    EXPECT_EQ(static_cast<int64_t>(compressed->region.size()), plan.region_bytes);
+    EXPECT_EQ(compressed->checksum, Checksum(compressed->region.span()));
+    EXPECT_EQ(VerifyLayer(plan, compressed->region.span()), absl::OkStatus());
+
+    const ReconstructedLayer rebuilt = Reconstruct(layer, *compressed);
+    EXPECT_LT(RelativeError(layer, Side::kKey, rebuilt.k), 0.2);
+    EXPECT_LT(RelativeError(layer, Side::kValue, rebuilt.v), 0.5);
+    if (plan.layout == Layout::kDense) continue;
+    const int64_t dim = plan.head_dim;
+    for (int64_t head = 0; head < plan.num_kv_heads; ++head) {
+      for (int64_t t = plan.prefix_len(); t < plan.seq_len; ++t) {
+        const std::vector<float> key = layer.Exact(Side::kKey, head, t);
+        const std::vector<float> value = layer.Exact(Side::kValue, head, t);
+        const int64_t at = (head * plan.seq_len + t) * dim;
+        ASSERT_TRUE(std::equal(key.begin(), key.end(), &rebuilt.k[at])) << t;
+        ASSERT_TRUE(std::equal(value.begin(), value.end(), &rebuilt.v[at])) << t;
+      }
+    }
+  }
+}
+
+TEST_P(AnchorKvShapeTest, BytesAreTheSameForAnyNumberOfThreads) {
+  const MadeUpLayer layer(GetParam());
+  for (const Layout layout : {Layout::kDense, Layout::kCompact, Layout::kPaper}) {
+    const auto one = layer.Compress(Options(layout), 1);
+    ASSERT_TRUE(one.ok()) << one.status();
+    for (const int threads : {2, 3}) {
+      const auto many = layer.Compress(Options(layout), threads);
+      ASSERT_TRUE(many.ok()) << many.status();
+      EXPECT_TRUE(SameBytes(*one, *many)) << LayoutName(layout) << " " << threads;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, AnchorKvShapeTest,
+                         testing::Values(LayerShape{1, 2, 4, 64}, LayerShape{32, 2, 4, 64},
+                                         LayerShape{64, 2, 4, 64}, LayerShape{65, 2, 4, 64},
+                                         LayerShape{128, 2, 4, 64}, LayerShape{129, 2, 4, 64},
+                                         LayerShape{500, 2, 4, 64}, LayerShape{1000, 3, 9, 64},
+                                         LayerShape{1000, 1, 4, 80}, LayerShape{700, 2, 2, 96},
+                                         LayerShape{600, 1, 1, 128}, LayerShape{400, 2, 2, 256},
+                                         LayerShape{4097, 1, 2, 64}),
+                         [](const auto& info) { return info.param.ToString(); });
+
+// ---- Fidelity ----
+
+TEST(AnchorKvTest, ResidualsForAllTokensAreNearlyLossless) {
+  const MadeUpLayer layer({400, 2, 4, 128});
+  const auto compressed = layer.Compress(Options(Layout::kCompact, 500'000));
+  ASSERT_TRUE(compressed.ok());
+  const LayerPlan& plan = compressed->plan;
+  ASSERT_EQ(plan.key_slots, 2 * (400 - plan.num_anchors));
+  ASSERT_EQ(plan.value_slots, plan.key_slots);
+  const ReconstructedLayer all = Reconstruct(layer, *compressed);
+  // What is left is eta = 0.12 of the energy that the anchors do not explain.
+  EXPECT_LT(RelativeError(layer, Side::kKey, all.k), 0.02);
+  EXPECT_LT(RelativeError(layer, Side::kValue, all.v), 0.04);
+}
+
+TEST(AnchorKvTest, EveryStoredResidualLeavesAnEighthOfItsEnergy) {
+  const MadeUpLayer layer({900, 2, 4, 128});
+  for (const Layout layout : {Layout::kCompact, Layout::kPaper}) {
+    const auto compressed = layer.Compress(Options(layout, 100'000));
+    ASSERT_TRUE(compressed.ok());
+    // The same cache without its residuals, by scales of zero.
+    auto bare = layer.Compress(Options(layout, 100'000));
+    ASSERT_TRUE(bare.ok());
+    for (const char* name : {"scale_k", "scale_v"}) {
+      const TensorPlan* tensor = bare->plan.Find(name);
+      std::memset(bare->region.data() + tensor->offset, 0, static_cast<size_t>(tensor->bytes));
+    }
+    const ReconstructedLayer with = Reconstruct(layer, *compressed);
+    const ReconstructedLayer without = Reconstruct(layer, *bare);
+    for (const Side side : kSides) {
+      const SlotIndex slots =
+          MapSlots(compressed->plan, std::span<const std::byte>(compressed->region.span()), side);
+      double left = 0;
+      double energy = 0;
+      for (int64_t head = 0; head < 2; ++head) {
+        for (int64_t t = 0; t < compressed->plan.prefix_len(); ++t) {
+          const int64_t at = (head * 900 + t) * 128;
+          const std::vector<float> exact = layer.Exact(side, head, t);
+          const float* a = side == Side::kKey ? &with.k[at] : &with.v[at];
+          const float* b = side == Side::kKey ? &without.k[at] : &without.v[at];
+          if (slots.SlotOf(head, t) < 0) {
+            ASSERT_TRUE(std::equal(a, a + 128, b));
+            continue;
+          }
+          for (int d = 0; d < 128; ++d) {
+            left += std::pow(double{a[d]} - exact[d], 2);
+            energy += std::pow(double{b[d]} - exact[d], 2);
+          }
+        }
+      }
+      ASSERT_GT(energy, 0);
+      EXPECT_NEAR(left / energy, 0.1143, 0.01) << LayoutName(layout) << SideName(side);
+    }
+  }
+}
+
+TEST(AnchorKvTest, CompactAndPaperAgreeWhereBothHaveResiduals) {
+  // With every residual stored the layouts differ only in rounding and in the frame of key codes.
+  const MadeUpLayer layer({300, 2, 4, 64});
+  const auto compact = layer.Compress(Options(Layout::kCompact, 1'000'000));
+  const auto paper = layer.Compress(Options(Layout::kPaper, 1'000'000));
+  ASSERT_TRUE(compact.ok());
+  ASSERT_TRUE(paper.ok());
+  ASSERT_EQ(compact->plan.key_slots, paper->plan.key_slots);
+  const ReconstructedLayer a = Reconstruct(layer, *compact);
+  const ReconstructedLayer b = Reconstruct(layer, *paper);
+  const double error_a = RelativeError(layer, Side::kKey, a.k);
+  const double error_b = RelativeError(layer, Side::kKey, b.k);
+  EXPECT_LT(std::fabs(error_a - error_b), 0.1 * error_b);
+  EXPECT_NEAR(RelativeError(layer, Side::kValue, a.v), RelativeError(layer, Side::kValue, b.v),
+              0.1 * RelativeError(layer, Side::kValue, b.v));
+}
+
+TEST(AnchorKvTest, PackingsHoldTheSameCodes) {
+  const MadeUpLayer layer({700, 2, 4, 96});
+  const auto planar = layer.Compress(Options(Layout::kCompact), 1, CodePacking::kPlanar);
+  const auto linear = layer.Compress(Options(Layout::kCompact), 1, CodePacking::kLinear);
+  ASSERT_TRUE(planar.ok());
+  ASSERT_TRUE(linear.ok());
+  EXPECT_FALSE(SameBytes(*planar, *linear));
+  const ReconstructedLayer a = Reconstruct(layer, *planar, CodePacking::kPlanar);
+  const ReconstructedLayer b = Reconstruct(layer, *linear, CodePacking::kLinear);
+  EXPECT_EQ(a.k, b.k);
+  EXPECT_EQ(a.v, b.v);
+}
+
+TEST(AnchorKvTest, UsefulResidualsBeatArbitraryOnes) {
+  // The slots go where utility is highest: the attention output of the observation rows must be
+  // nearer to the exact one than with the residuals of the first positions.
+  const MadeUpLayer layer({1500, 1, 2, 64});
+  const auto compressed = layer.Compress(Options(Layout::kCompact, 100'000));
+  ASSERT_TRUE(compressed.ok());
+  const SlotIndex slots =
+      MapSlots(compressed->plan, std::span<const std::byte>(compressed->region.span()), Side::kKey);
+  int64_t late = 0;
+  for (int64_t t = compressed->plan.prefix_len() / 2; t < compressed->plan.prefix_len(); ++t) {
+    if (slots.SlotOf(0, t) >= 0) ++late;
+  }
+  EXPECT_GT(late, compressed->plan.key_slots / 4);
+  EXPECT_LT(late, compressed->plan.key_slots * 3 / 4);
+}
+
+// ---- A case small enough to compute by hand ----
+
+// D = 8, one head, W = 1, so k = 33; every row is a multiple of (1, 0, ...) or (0, 1, ...).
+class ByHandTest : public testing::Test {
+ protected:
+  static constexpr int64_t kS = 70;
+
+  ByHandTest() {
+    layer_ = std::make_unique<MadeUpLayer>(
+        LayerShape{kS, 1, 1, 8},
+        [](Side side, int, int64_t position, float* row) {
+          std::fill(row, row + 8, 0.0f);
+          row[position % 2] = static_cast<float>(position % 4 + 1);  // 1 2 3 4 1 2 3 4 ...
+          if (side == Side::kValue) row[position % 2] *= -1.0f;
+        },
+        1);
+    options_.window_len = 1;
+    options_.theta_ppm = 1'000'000;
+    auto compressed = layer_->Compress(options_);
+    EXPECT_TRUE(compressed.ok()) << compressed.status();
+    if (compressed.ok()) compressed_ = *std::move(compressed);
+  }
+
+  PlanOptions options_;
+  std::unique_ptr<MadeUpLayer> layer_;
+  CompressedLayer compressed_;
+};
+
+TEST_F(ByHandTest, PlanHas33AnchorsAndAllResiduals) {
+  EXPECT_EQ(compressed_.plan.num_anchors, 33);
+  EXPECT_EQ(compressed_.plan.prefix_len(), 69);
+  EXPECT_EQ(compressed_.plan.key_slots, 37);
+}
+
+TEST_F(ByHandTest, RowsPointAtTheFirstParallelAnchorWithTheirOwnLength) {
+  const LayerPlan& plan = compressed_.plan;
+  const auto region = std::span<const std::byte>(compressed_.region.span());
+  const auto idx = TensorSpan<const uint8_t>(plan, region, "idx_k");
+  const auto proj = TensorSpan<const int8_t>(plan, region, "proj_k");
+  const auto proj_v = TensorSpan<const int8_t>(plan, region, "proj_v");
+  const auto step = TensorSpan<const float>(plan, region, "proj_step_k");
+  const auto positions = TensorSpan<const uint32_t>(plan, region, "anchor_pos");
+  // Anchors 0 and 1 are the sinks at positions 0 and 1: (1,0,...) and (0,2,...).
+  EXPECT_EQ(positions[0], 0u);
+  EXPECT_EQ(positions[1], 1u);
+  EXPECT_EQ(positions[2], 2u);
+  EXPECT_EQ(positions[3], 3u);
+  EXPECT_FLOAT_EQ(step[0], 4.0f / 127);
+  const std::set<uint32_t> anchors(positions.begin(), positions.end());
+  for (uint32_t t = 0; t < 69; ++t) {
+    if (anchors.count(t) != 0) continue;
+    EXPECT_EQ(idx[t], t % 2) << t;
+    // <x, x_a>/|x_a| is the row's own length: 1, 2, 3 or 4 of 4/127 each.
+    EXPECT_EQ(proj[t], std::nearbyint(static_cast<float>(t % 4 + 1) * 127 / 4)) << t;
+    EXPECT_EQ(proj_v[t], proj[t]) << t;
+  }
+  for (size_t a = 0; a < positions.size(); ++a) EXPECT_EQ(idx[positions[a]], a);
+}
+
+TEST_F(ByHandTest, ReconstructionIsWithinTheProjectionStep) {
+  const ReconstructedLayer rebuilt = Reconstruct(*layer_, compressed_);
+  for (int64_t t = 0; t < kS; ++t) {
+    const std::vector<float> key = layer_->Exact(Side::kKey, 0, t);
+    const std::vector<float> value = layer_->Exact(Side::kValue, 0, t);
+    for (int d = 0; d < 8; ++d) {
+      EXPECT_NEAR(rebuilt.k[t * 8 + d], key[d], 0.016) << t;
+      EXPECT_NEAR(rebuilt.v[t * 8 + d], value[d], 0.016) << t;
+    }
+  }
+}
+
+// ---- Hostile data ----
+
+double KeyError(const MadeUpLayer& layer, const PlanOptions& options) {
+  const auto compressed = layer.Compress(options);
+  EXPECT_TRUE(compressed.ok()) << compressed.status();
+  EXPECT_EQ(VerifyLayer(compressed->plan, compressed->region.span()), absl::OkStatus());
+  return RelativeError(layer, Side::kKey, Reconstruct(layer, *compressed).k);
+}
+
+TEST(AnchorKvTest, EqualRowsComeBack) {
+  const MadeUpLayer layer({600, 2, 4, 64}, [](Side, int, int64_t, float* row) {
+    for (int d = 0; d < 64; ++d) row[d] = 0.25f * static_cast<float>(d % 5) - 0.5f;
+  });
+  EXPECT_LT(KeyError(layer, Options(Layout::kCompact)), 1e-5);
+  EXPECT_LT(KeyError(layer, Options(Layout::kPaper)), 1e-5);
+}
+
+TEST(AnchorKvTest, ZeroRowsComeBackAsZero) {
+  const MadeUpLayer layer({600, 1, 2, 64},
+                          [](Side, int, int64_t, float* row) { std::fill(row, row + 64, 0.0f); });
+  EXPECT_EQ(KeyError(layer, Options(Layout::kCompact)), 0.0);
+  EXPECT_EQ(KeyError(layer, Options(Layout::kPaper)), 0.0);
+}
+
+TEST(AnchorKvTest, SomeZeroRowsComeBackAsZero) {
+  const MadeUpLayer::Fill base = MadeUpLayer::Clustered({600, 1, 2, 64}, 5);
+  const MadeUpLayer layer({600, 1, 2, 64}, [&](Side side, int head, int64_t t, float* row) {
+    base(side, head, t, row);
+    if (t % 7 == 0) std::fill(row, row + 64, 0.0f);
+  });
+  const auto compressed = layer.Compress(Options(Layout::kCompact));
+  ASSERT_TRUE(compressed.ok());
+  const ReconstructedLayer rebuilt = Reconstruct(layer, *compressed);
+  for (int64_t t = 0; t < 560; t += 7) {
+    for (int d = 0; d < 64; ++d) EXPECT_EQ(rebuilt.k[t * 64 + d], 0.0f) << t;
+  }
+}
+
+TEST(AnchorKvTest, HugeKeyBiasIsCarriedByTheAnchors) {
+  const LayerShape shape = {800, 2, 4, 64};
+  const MadeUpLayer layer(shape, MadeUpLayer::Clustered(shape, 3, 300.0f));
+  EXPECT_LT(KeyError(layer, Options(Layout::kCompact)), 1e-3);
+}
+
+TEST(AnchorKvTest, TinySinkDoesNotSpoilTheStep) {
+  // A sink of tiny norm that others point at: gamma is large, the projection is not.
+  const MadeUpLayer::Fill base = MadeUpLayer::Clustered({600, 1, 2, 64}, 9);
+  const MadeUpLayer layer({600, 1, 2, 64}, [&](Side side, int head, int64_t t, float* row) {
+    base(side, head, t, row);
+    if (t == 0) {
+      for (int d = 0; d < 64; ++d) row[d] *= 1e-6f;
+    }
+  });
+  EXPECT_LT(KeyError(layer, Options(Layout::kCompact, 200'000)), 0.05);
+}
+
+TEST(AnchorKvTest, NonFiniteInputNamesLayerAndFirstPosition) {
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    for (const Layout layout : {Layout::kDense, Layout::kCompact}) {
+      MadeUpLayer layer({700, 2, 4, 64});
+      layer.Row(Side::kKey, 0, 650)[3] = kernels::ToBf16(bad);
+      layer.Row(Side::kValue, 1, 311)[63] = kernels::ToBf16(-bad);
+      const auto compressed = layer.Compress(Options(layout), 3);
+      ASSERT_EQ(compressed.status().code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_THAT(std::string(compressed.status().message()),
+                  HasSubstr("layer 3, position 311: NaN or Inf in V of KV head 1"));
+    }
+  }
+}
+
+TEST(AnchorKvTest, RefusesAPlanOfAnotherShape) {
+  const MadeUpLayer layer({300, 2, 4, 64});
+  const PlanOptions options = Options(Layout::kCompact);
+  kernels::Stream stream(1);
+  Workspace workspace;
+  const auto compress = [&](const Geometry& geometry, int64_t seq_len) {
+    return MakeCompressor(options)
+        ->Compress(layer.layer(), layer.observed(), PlanLayer(geometry, options, seq_len, 0),
+                   CodePacking::kPlanar, workspace, stream)
+        .status()
+        .code();
+  };
+  EXPECT_EQ(compress({1, 2, 64}, 301), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(compress({1, 1, 64}, 300), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(compress({1, 2, 72}, 300), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(compress({1, 2, 64}, 300), absl::StatusCode::kOk);
+}
+
+// ---- Temporaries ----
+
+TEST(AnchorKvTest, WorkspaceIsWhatItSaysAndAtMost16BytesAPosition) {
+  for (const LayerShape& shape : {LayerShape{129, 1, 1, 64}, LayerShape{1000, 3, 9, 64},
+                                  LayerShape{4097, 1, 2, 64}, LayerShape{65, 2, 4, 64}}) {
+    const MadeUpLayer layer(shape);
+    for (const Layout layout : {Layout::kDense, Layout::kCompact, Layout::kPaper}) {
+      const PlanOptions options = Options(layout);
+      const LayerPlan plan = PlanLayer(layer.geometry(), options, shape.seq_len, 0);
+      const auto compressor = MakeCompressor(options);
+      const int64_t says = compressor->WorkspaceBytes(plan, shape.num_q_heads, 2);
+      EXPECT_LE(says, 16 * plan.num_kv_heads * plan.prefix_len());
+      Workspace workspace;
+      kernels::Stream stream(2);
+      ASSERT_TRUE(compressor
+                      ->Compress(layer.layer(), layer.observed(), plan, CodePacking::kPlanar,
+                                 workspace, stream)
+                      .ok());
+      EXPECT_EQ(workspace.bytes(), says);
+    }
+  }
+}
+
+TEST(AnchorKvTest, ADirtyWorkspaceChangesNothing) {
+  const MadeUpLayer layer({500, 2, 4, 64});
+  const PlanOptions options = Options(Layout::kCompact);
+  const LayerPlan plan = PlanLayer(layer.geometry(), options, 500, 3);
+  Workspace workspace;
+  auto bytes = workspace.Reserve(1 << 20);
+  ASSERT_TRUE(bytes.ok());
+  std::memset(*bytes, 0xff, 1 << 20);
+  kernels::Stream stream(1);
+  const auto dirty = MakeCompressor(options)->Compress(layer.layer(), layer.observed(), plan,
+                                                       CodePacking::kPlanar, workspace, stream);
+  const auto clean = layer.Compress(options);
+  ASSERT_TRUE(dirty.ok());
+  ASSERT_TRUE(clean.ok());
+  EXPECT_TRUE(SameBytes(*dirty, *clean));
+}
+
+// ---- None ----
+
+TEST(NoneCompressorTest, KeepsEveryTokenRotatedAndRounded) {
+  const MadeUpLayer layer({150, 2, 4, 64});
+  const auto compressed = layer.Compress(Options(Layout::kDense));
+  ASSERT_TRUE(compressed.ok());
+  const ReconstructedLayer rebuilt = Reconstruct(layer, *compressed);
+  for (int64_t head = 0; head < 2; ++head) {
+    for (int64_t t = 0; t < 150; ++t) {
+      const std::vector<float> key = layer.Exact(Side::kKey, head, t);
+      const std::vector<float> value = layer.Exact(Side::kValue, head, t);
+      for (int d = 0; d < 64; ++d) {
+        const int64_t at = (head * 150 + t) * 64 + d;
+        ASSERT_EQ(rebuilt.k[at], kernels::ToFloat(kernels::ToBf16(key[d])));
+        ASSERT_EQ(rebuilt.v[at], value[d]);
+      }
+    }
+  }
+}
+
+TEST(NoneCompressorTest, RefusesACompressedPlan) {
+  const MadeUpLayer layer({300, 1, 1, 64});
+  kernels::Stream stream(1);
+  Workspace workspace;
+  const auto result = MakeCompressor(Options(Layout::kDense))
+                          ->Compress(layer.layer(), layer.observed(),
+                                     PlanLayer({1, 1, 64}, Options(Layout::kCompact), 300, 0),
+                                     CodePacking::kPlanar, workspace, stream);
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(MakeCompressorTest, PicksByLayout) {
+  EXPECT_STREQ(MakeCompressor(Options(Layout::kDense))->name(), "none");
+  EXPECT_STREQ(MakeCompressor(Options(Layout::kCompact))->name(), "anchorkv");
+  EXPECT_STREQ(MakeCompressor(Options(Layout::kPaper))->name(), "anchorkv");
+}
+
+}  // namespace
+}  // namespace anchorage::kv
