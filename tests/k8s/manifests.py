@@ -8,14 +8,12 @@ import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD_DIR = pathlib.Path(os.environ.get("ANCHORAGE_BUILD_DIR", ROOT / "build"))
-UNPACKED_PROGRAMS = ROOT / ".cache" / "debian" / "usr" / "bin"
 KUSTOMIZATIONS = ["base", "dashboards", "rules"]
 
 
 def run_tool(*command):
-    """Runs a program of the machine or of .cache/debian; returns what it printed."""
-    environment = {**os.environ, "PATH": f"{os.environ['PATH']}:{UNPACKED_PROGRAMS}"}
-    result = subprocess.run(command, env=environment, capture_output=True, text=True)
+    """What the program printed; an assertion with it when the program failed."""
+    result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, f"{' '.join(map(str, command))}\n{result.stdout}{result.stderr}"
     return result.stdout
 
