@@ -124,23 +124,21 @@ serve() {
   prepare
 
   step "Starting 1 router, $prefill prefill, $decode decode (KV: $kv, over $transport)"
-  trap 'stop_processes; exit 130' INT TERM HUP
+  trap stop_processes EXIT
+  trap 'exit 130' INT TERM HUP
   start_processes
-  if ! wait_until_ready "$url" "$ready_seconds"; then
-    stop_processes
-    die "the service did not start"
-  fi
+  wait_until_ready "$url" "$ready_seconds" || die "the service did not start"
   print_how_to_use "$url"
   if ((detach)); then
+    trap - EXIT
     note "logs: run/*.log; to stop: scripts/serve.sh stop"
     return
   fi
 
   note "logs: run/*.log; Ctrl-C stops the service"
-  while dead="$(dead_process)" && [[ -z "$dead" ]]; do sleep 1; done
-  [[ -n "$(process_names)" ]] || return 0 # stopped by scripts/serve.sh stop
+  while dead="$(dead_process)" && [[ -z "$dead" && -n "$(process_names)" ]]; do sleep 1; done
+  [[ -n "$(process_names)" ]] || return 0 # by scripts/serve.sh stop
   report_death "$dead"
-  stop_processes
   die "the service has stopped"
 }
 

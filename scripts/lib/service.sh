@@ -60,12 +60,13 @@ report_death() {
 # wait_until_ready URL SECONDS: until the router finds itself and its workers ready.
 wait_until_ready() {
   local deadline=$((SECONDS + $2)) dead
-  until [[ "$(http_status "$1/ready")" == 200 ]]; do
+  while true; do
     dead="$(dead_process)"
     if [[ -n "$dead" ]]; then
       report_death "$dead"
       return 1
     fi
+    [[ "$(http_status "$1/ready")" != 200 ]] || return 0
     if ((SECONDS >= deadline)); then
       printf '\nnot ready after %s seconds; see the logs in %s\n' "$2" "$ANCHORAGE_RUN_DIR" >&2
       return 1
