@@ -17,6 +17,7 @@
 #include "kv/compressor.h"
 #include "kv/plan/plan.h"
 #include "kv/rotate_row.h"
+#include "kv/tensor_span.h"
 
 namespace anchorage::kv {
 
