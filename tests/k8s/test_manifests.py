@@ -81,19 +81,22 @@ def test_the_network_policy_opens_the_port_range_that_ucx_is_told(base):
         assert opened == [(low, high)]
 
 
+def settings_of(base, role):
+    """The container's environment as far as it stands in the manifests; later sources win."""
+    container, maps, settings = container_of(base, role), of_kind(base, "ConfigMap"), {}
+    for source in container["envFrom"]:
+        settings.update(maps[source["configMapRef"]["name"]]["data"])
+    settings.update({entry["name"]: entry.get("value") for entry in container.get("env", [])})
+    return settings
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_every_setting_is_a_flag_of_the_program(base, role):
-    container = container_of(base, role)
-    maps = of_kind(base, "ConfigMap")
-    names = [entry["name"] for entry in container.get("env", [])]
-    for source in container["envFrom"]:
-        names += maps[source["configMapRef"]["name"]]["data"]
     program = BUILD_DIR / "bin" / f"anchorage-{role}"
     # abseil's help ends with status 1.
     usage = subprocess.run([program, "--helpfull"], capture_output=True, text=True).stdout
     flags = {"ANCHORAGE_" + flag.upper() for flag in re.findall(r"^ +--(\w+) \(", usage, re.MULTILINE)}
-    assert flags
-    settings = {name for name in names if name.startswith("ANCHORAGE_")}
+    settings = {name for name in settings_of(base, role) if name.startswith("ANCHORAGE_")}
     assert settings and settings <= flags
 
 
@@ -111,7 +114,10 @@ def test_a_pod_has_time_to_drain(base):
     for role in ROLES:
         pod = of_kind(base, "Deployment")[f"anchorage-{role}"]["spec"]["template"]["spec"]
         sleep = int(container_of(base, role)["lifecycle"]["preStop"]["exec"]["command"][1])
-        assert pod["terminationGracePeriodSeconds"] >= sleep + 60
+        number, unit = re.fullmatch(r"(\d+)([ms])",
+                                    settings_of(base, role)["ANCHORAGE_DRAIN_TIMEOUT"]).groups()
+        drain = int(number) * {"s": 1, "m": 60}[unit]
+        assert pod["terminationGracePeriodSeconds"] >= sleep + drain + 10
 
 
 @pytest.mark.parametrize("program", [*(f"anchorage-{role}" for role in ROLES), "anchorage"])
