@@ -33,7 +33,18 @@ elseif(NOT ANCHORAGE_SANITIZER STREQUAL "none")
   message(FATAL_ERROR "ANCHORAGE_SANITIZER must be none, address or thread, got '${ANCHORAGE_SANITIZER}'")
 endif()
 
+if(ANCHORAGE_FUZZERS)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "ANCHORAGE_FUZZERS=ON needs -DCMAKE_CXX_COMPILER=clang++-14")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
 find_program(ANCHORAGE_CCACHE ccache)
 if(ANCHORAGE_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${ANCHORAGE_CCACHE}")
 endif()
+
+message(STATUS "anchorage ${PROJECT_VERSION}: ${CMAKE_BUILD_TYPE}, ${CMAKE_CXX_COMPILER_ID} "
+               "${CMAKE_CXX_COMPILER_VERSION}, sanitizer ${ANCHORAGE_SANITIZER}, fuzzers "
+               "${ANCHORAGE_FUZZERS}")

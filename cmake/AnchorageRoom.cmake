@@ -38,3 +38,28 @@ function(anchorage_test name)
     set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}")
   endif()
 endfunction()
+
+# anchorage_fuzzer(NAME SRCS a_fuzzer.cc DEPS lib ... SEEDS folder SECONDS n)
+# A libFuzzer program in build/tests/, registered with ctest for a run of so many seconds (default
+# 20) that starts from the inputs in SEEDS, if given. Nothing where ANCHORAGE_FUZZERS is off.
+function(anchorage_fuzzer name)
+  cmake_parse_arguments(ARG "" "SEEDS;SECONDS" "SRCS;DEPS" ${ARGN})
+  if(NOT ANCHORAGE_FUZZERS)
+    return()
+  endif()
+  if(NOT ARG_SECONDS)
+    set(ARG_SECONDS 20)
+  endif()
+  add_executable(${name} ${ARG_SRCS})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  target_include_directories(${name} PRIVATE "${CMAKE_SOURCE_DIR}")
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS})
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  # New inputs are kept in the first folder, and go on from there in the next run.
+  set(corpus "${CMAKE_BINARY_DIR}/corpus/${name}")
+  file(MAKE_DIRECTORY "${corpus}")
+  add_test(NAME ${name} COMMAND ${name} -max_total_time=${ARG_SECONDS} -rss_limit_mb=1024 -timeout=10
+                                -print_final_stats=1 "${corpus}" ${ARG_SEEDS}
+           WORKING_DIRECTORY "${CMAKE_BINARY_DIR}")
+  set_tests_properties(${name} PROPERTIES LABELS fuzz TIMEOUT 180)
+endfunction()
