@@ -13,24 +13,36 @@ template <typename V>
 struct MatmulLoops {
   static constexpr int kBlock = 32;  // weights of one quantised block
 
-  static void UnpackQ4_1(int64_t count, const std::byte* row, float* out) {
-    for (int64_t i = 0; i < count; i += kBlock, row += 20) {
-      const V d = V::SetF16(row);
-      const V m = V::SetF16(row + 2);
-      for (int half = 0; half < 2; ++half) {
-        V low;
-        V high;
-        V::LoadNibbles(row + 4 + 8 * half, low, high);
-        MulAdd(d, low, m).Store(out + i + 8 * half);
-        MulAdd(d, high, m).Store(out + i + 16 + 8 * half);
-      }
+  // A quantised block as four vectors, in order.
+  struct Q4_1 {
+    static constexpr int kBytes = 20;
+    static void Load(const std::byte* block, V (&w)[4]) {
+      V d;
+      V m;
+      V::SetF16Pair(block, d, m);
+      V::LoadNibbles(block + 4, w[0], w[2]);
+      V::LoadNibbles(block + 12, w[1], w[3]);
+      for (V& four : w) four = MulAdd(d, four, m);
     }
-  }
+  };
+  struct Q8_0 {
+    static constexpr int kBytes = 34;
+    static void Load(const std::byte* block, V (&w)[4]) {
+      const V d = V::SetF16(block);
+      for (int i = 0; i < 4; ++i) w[i] = d * V::LoadI8(block + 2 + 8 * i);
+    }
+  };
 
-  static void UnpackQ8_0(int64_t count, const std::byte* row, float* out) {
-    for (int64_t i = 0; i < count; i += kBlock, row += 34) {
-      const V d = V::SetF16(row);
-      for (int j = 0; j < kBlock; j += 8) (d * V::LoadI8(row + 2 + j)).Store(out + i + j);
+  // Asks for the weights that come a while later; past the end this does nothing.
+  static void Prefetch(const std::byte* block) { __builtin_prefetch(block + 2048); }
+
+  template <typename Block>
+  static void UnpackBlocks(int64_t count, const std::byte* row, float* out) {
+    for (int64_t i = 0; i < count; i += kBlock, row += Block::kBytes) {
+      Prefetch(row);
+      V w[4];
+      Block::Load(row, w);
+      for (int j = 0; j < 4; ++j) w[j].Store(out + i + 8 * j);
     }
   }
 
@@ -52,9 +64,9 @@ struct MatmulLoops {
       case WeightType::kF16:
         return UnpackF16(count, row, out);
       case WeightType::kQ4_1:
-        return UnpackQ4_1(count, row, out);
+        return UnpackBlocks<Q4_1>(count, row, out);
       case WeightType::kQ8_0:
-        return UnpackQ8_0(count, row, out);
+        return UnpackBlocks<Q8_0>(count, row, out);
     }
   }
 
@@ -105,36 +117,100 @@ struct MatmulLoops {
     }
   }
 
-  // Decode products. Four rows of weights are unpacked a slice at a time into the first-level
-  // cache; then each input row takes its dot products with them. An output is eight chains, one
-  // per lane, ascending in k and summed in one fixed order: m changes nothing.
-  static constexpr int kDotOutputs = 4;
-  static constexpr int kDotRows = 3;        // input rows at once: 12 accumulators
+  // Decode products. An output is eight chains of multiply-adds, one per lane, ascending in k and
+  // summed in one fixed order. There are two ways to walk through them with the same bits:
+  //   1-4 input rows         quantised blocks are unpacked in registers and used at once;
+  //   more, or plain floats  eight rows of weights are unpacked a slice at a time into the
+  //                          first-level cache, then each input row takes its dot products.
+
+  template <typename Block, int R, int M>
+  static void DotBlocks(const float* x, const WeightView& weights, int64_t first, float* out,
+                        bool accumulate) {
+    const int64_t cols = weights.cols;
+    const int64_t row_bytes = cols / kBlock * Block::kBytes;
+    const std::byte* block = weights.data + first * row_bytes;
+    V sums[R][M];
+#pragma GCC unroll 8
+    for (int i = 0; i < R * M; ++i) sums[i / M][i % M] = V::Zero();
+    for (int64_t col = 0; col < cols; col += kBlock, block += Block::kBytes) {
+#pragma GCC unroll 4
+      for (int output = 0; output < R; ++output) {
+        V w[4];
+        Prefetch(block + output * row_bytes);
+        Block::Load(block + output * row_bytes, w);
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; ++j) {
+#pragma GCC unroll 4
+          for (int row = 0; row < M; ++row) {
+            const V value = V::Load(x + row * cols + col + 8 * j);
+            sums[output][row] = MulAdd(w[j], value, sums[output][row]);
+          }
+        }
+      }
+    }
+    for (int output = 0; output < R; ++output) {
+      for (int row = 0; row < M; ++row) {
+        const float sum = sums[output][row].Sum();
+        float& result = out[row * weights.rows + first + output];
+        result = accumulate ? result + sum : sum;
+      }
+    }
+  }
+
+  template <typename Block, int R, int M>
+  static void MatmulBlockRows(const float* x, const WeightView& weights, int64_t first,
+                              int64_t last, float* out, bool accumulate) {
+    for (; first + R <= last; first += R) {
+      DotBlocks<Block, R, M>(x, weights, first, out, accumulate);
+    }
+    for (; first < last; ++first) DotBlocks<Block, 1, M>(x, weights, first, out, accumulate);
+  }
+
+  static constexpr int kMaxBlockRows = 4;
+
+  // 1 <= m <= kMaxBlockRows.
+  template <typename Block>
+  static void MatmulBlocks(int64_t m, const float* x, const WeightView& weights, int64_t first,
+                           int64_t last, float* out, bool accumulate) {
+    switch (m) {
+      case 1:
+        return MatmulBlockRows<Block, 4, 1>(x, weights, first, last, out, accumulate);
+      case 2:
+        return MatmulBlockRows<Block, 4, 2>(x, weights, first, last, out, accumulate);
+      case 3:
+        return MatmulBlockRows<Block, 2, 3>(x, weights, first, last, out, accumulate);
+      default:
+        return MatmulBlockRows<Block, 2, 4>(x, weights, first, last, out, accumulate);
+    }
+  }
+
+  static constexpr int kDotOutputs = 8;
   static constexpr int kMaxRows = 16;       // per pass over the weights
-  static constexpr int64_t kDotCols = 256;  // a multiple of kBlock
+  static constexpr int64_t kDotCols = 768;  // a multiple of kBlock
 
   // Lanes of the sums of each (output, row) while the slices pass by.
   struct DotState {
     float lanes[kDotOutputs][kMaxRows][8];
   };
 
-  // Adds `count` columns of R outputs and M rows. count is a multiple of 8.
+  // Adds `count` columns of R outputs and M input rows; count is a multiple of 8. R M independent
+  // chains: enough to hide the latency of a multiply-add, few enough for the registers.
   template <int R, int M>
   static void AddDots(int64_t count, const float* weights, const float* x, int64_t x_stride,
-                      int first_row, DotState& state) {
+                      int first_output, int first_row, DotState& state) {
     V sums[R][M];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int output = 0; output < R; ++output) {
 #pragma GCC unroll 3
       for (int row = 0; row < M; ++row) {
-        sums[output][row] = V::Load(state.lanes[output][first_row + row]);
+        sums[output][row] = V::Load(state.lanes[first_output + output][first_row + row]);
       }
     }
     for (int64_t i = 0; i < count; i += 8) {
       V values[M];
 #pragma GCC unroll 3
       for (int row = 0; row < M; ++row) values[row] = V::Load(x + row * x_stride + i);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int output = 0; output < R; ++output) {
         const V weight = V::Load(weights + output * kDotCols + i);
 #pragma GCC unroll 3
@@ -143,12 +219,22 @@ struct MatmulLoops {
         }
       }
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int output = 0; output < R; ++output) {
 #pragma GCC unroll 3
       for (int row = 0; row < M; ++row) {
-        sums[output][row].Store(state.lanes[output][first_row + row]);
+        sums[output][row].Store(state.lanes[first_output + output][first_row + row]);
       }
+    }
+  }
+
+  // Adds one slice of all outputs for input rows [row, row + M).
+  template <int R, int M>
+  static void AddRows(int64_t count, const float* weights, int64_t row, const float* x,
+                      int64_t x_stride, DotState& state) {
+    for (int output = 0; output < kDotOutputs; output += R) {
+      AddDots<R, M>(count, weights + output * kDotCols, x + row * x_stride, x_stride, output,
+                    static_cast<int>(row), state);
     }
   }
 
@@ -156,17 +242,9 @@ struct MatmulLoops {
   static void AddSlice(int64_t count, const float* weights, int64_t m, const float* x,
                        int64_t x_stride, DotState& state) {
     int64_t row = 0;
-    for (; row + kDotRows <= m; row += kDotRows) {
-      AddDots<kDotOutputs, kDotRows>(count, weights, x + row * x_stride, x_stride,
-                                     static_cast<int>(row), state);
-    }
-    if (m - row == 2) {
-      AddDots<kDotOutputs, 2>(count, weights, x + row * x_stride, x_stride, static_cast<int>(row),
-                              state);
-    } else if (m - row == 1) {
-      AddDots<kDotOutputs, 1>(count, weights, x + row * x_stride, x_stride, static_cast<int>(row),
-                              state);
-    }
+    for (; row + 3 <= m; row += 3) AddRows<4, 3>(count, weights, row, x, x_stride, state);
+    if (m - row == 2) AddRows<4, 2>(count, weights, row, x, x_stride, state);
+    if (m - row == 1) AddRows<8, 1>(count, weights, row, x, x_stride, state);
   }
 
   // A group of at most kDotOutputs outputs and kMaxRows rows, all columns.
@@ -213,15 +291,31 @@ struct MatmulLoops {
     AddSlice(8, weights, m, values[0], 8, state);
   }
 
+  static void MatmulSlices(int64_t m, const float* x, const WeightView& weights, int64_t first,
+                           int64_t last, float* out, bool accumulate) {
+    for (int64_t output = first; output < last; output += kDotOutputs) {
+      DotGroup(m, x, weights, output,
+               static_cast<int>(std::min<int64_t>(kDotOutputs, last - output)), out, accumulate);
+    }
+  }
+
+  // At most kMaxRows rows: one pass over the weights.
+  static void MatmulPass(int64_t m, const float* x, const WeightView& weights, int64_t first,
+                         int64_t last, float* out, bool accumulate) {
+    if (weights.type == WeightType::kQ4_1 && m <= kMaxBlockRows) {
+      MatmulBlocks<Q4_1>(m, x, weights, first, last, out, accumulate);
+    } else if (weights.type == WeightType::kQ8_0 && m <= kMaxBlockRows) {
+      MatmulBlocks<Q8_0>(m, x, weights, first, last, out, accumulate);
+    } else {
+      MatmulSlices(m, x, weights, first, last, out, accumulate);
+    }
+  }
+
   static void Matmul(int64_t m, const float* x, const WeightView& weights, int64_t first,
                      int64_t last, float* out, bool accumulate) {
     for (int64_t row = 0; row < m; row += kMaxRows) {
-      const int64_t rows = std::min<int64_t>(kMaxRows, m - row);
-      for (int64_t output = first; output < last; output += kDotOutputs) {
-        DotGroup(rows, x + row * weights.cols, weights, output,
-                 static_cast<int>(std::min<int64_t>(kDotOutputs, last - output)),
+      MatmulPass(std::min<int64_t>(kMaxRows, m - row), x + row * weights.cols, weights, first, last,
                  out + row * weights.rows, accumulate);
-      }
     }
   }
 

@@ -285,7 +285,7 @@ TEST_P(MatmulTest, GivesARowTheSameBitsInAnyCall) {
     }
     for (const int threads : {1, 2, 3}) {
       Stream stream(threads);
-      for (const int64_t m : {int64_t{1}, int64_t{2}, int64_t{3}, int64_t{64}, kManyRows}) {
+      for (const int64_t m : {1, 2, 3, 4, 5, 64, static_cast<int>(kManyRows)}) {
         std::vector<float> out(m * rows);
         ASSERT_EQ(Matmul(m, x.data(), weights.view, out.data(), false, stream), Status::kOk);
         EXPECT_TRUE(SameBits(out.data(), expected.data(), m * rows)) << threads << " " << m;

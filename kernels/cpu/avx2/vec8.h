@@ -23,9 +23,17 @@ struct Vec8 {
   }
   // One half, in every lane.
   static Vec8 SetF16(const std::byte* p) {
-    uint16_t half;
+    int16_t half;
     __builtin_memcpy(&half, p, sizeof(half));
-    return {_mm256_set1_ps(_cvtsh_ss(half))};
+    return {_mm256_cvtph_ps(_mm_set1_epi16(half))};
+  }
+  // Two halves, each in every lane of its own vector.
+  static void SetF16Pair(const std::byte* p, Vec8& first, Vec8& second) {
+    int32_t halves;
+    __builtin_memcpy(&halves, p, sizeof(halves));
+    const __m256 both = _mm256_cvtph_ps(_mm_set1_epi32(halves));
+    first = {_mm256_moveldup_ps(both)};
+    second = {_mm256_movehdup_ps(both)};
   }
   static Vec8 LoadI8(const std::byte* p) {
     const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));

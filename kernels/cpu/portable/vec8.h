@@ -53,6 +53,11 @@ struct Vec8 {
     std::memcpy(&half, p, sizeof(half));
     return Set(F16ToFloat(half));
   }
+  // Two halves, each in every lane of its own vector.
+  static void SetF16Pair(const std::byte* p, Vec8& first, Vec8& second) {
+    first = SetF16(p);
+    second = SetF16(p + 2);
+  }
   static Vec8 LoadI8(const std::byte* p) {
     Vec8 out;
     for (int i = 0; i < 8; ++i) out.v[i] = static_cast<float>(static_cast<int8_t>(p[i]));
