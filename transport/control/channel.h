@@ -30,7 +30,9 @@ struct ControlOptions {
   int64_t heartbeat_interval_ms = 1'000;
   int missed_heartbeats = 3;  // a peer is lost after so many intervals of silence
   int64_t handshake_timeout_ms = 5'000;
-  int64_t redial_max_ms = 2'000;       // the dialer's longest pause between two tries
+  int64_t connect_timeout_ms = 5'000;  // with resolving the name
+  int64_t redial_min_ms = 50;          // the dialer's first pause between two tries; then doubled
+  int64_t redial_max_ms = 2'000;       // its longest
   size_t max_outbox_bytes = 64 << 20;  // a peer that does not read for so long is lost
 };
 
@@ -54,7 +56,8 @@ using ControlChannelPtr = std::shared_ptr<ControlChannel>;
 class ControlHandler {
  public:
   virtual ~ControlHandler() = default;
-  // Judges a peer's Hello. A bad status is sent to the peer in words (Reject) and logged.
+  // Judges a peer's Hello; it has shown our shared token (Hello.token) already. The message of a
+  // bad status is sent to the peer as Reject and logged.
   virtual absl::Status OnHello(const proto::Hello& hello) = 0;
   virtual void OnUp(ControlChannelPtr channel) = 0;
   virtual void OnMessage(ControlChannelPtr channel, proto::Envelope message) = 0;
@@ -62,12 +65,15 @@ class ControlHandler {
   virtual void OnDown(ControlChannelPtr channel, absl::Status reason) = 0;
 };
 
-// Accepts channels. `handler` must outlive it. Stop() closes all channels and is idempotent.
+// Accepts channels. `io` must outlive it, `handler` must live until Stop() or the destructor has
+// returned: it is not called after that.
 class ControlServer {
  public:
-  virtual ~ControlServer() = default;
+  virtual ~ControlServer() = default;       // stops without a word: no OnDown
   virtual std::string address() const = 0;  // with the real port
-  virtual void Stop() = 0;
+  // Calls OnDown for every channel that is up, then flushes and closes them in the background.
+  // `stopped` runs on the loop when no coroutine is left. Idempotent; only the first call counts.
+  virtual void Stop(std::function<void()> stopped = nullptr) = 0;
 };
 absl::StatusOr<std::unique_ptr<ControlServer>> ListenControl(boost::asio::io_context& io,
                                                              const std::string& address,
@@ -76,17 +82,15 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ListenControl(boost::asio::io_con
                                                              ControlHandler& handler);
 
 // Dials `address` and redials for ever, with growing pauses, until stopped. A host name is resolved
-// at every try, so that a restarted pod is found again.
+// at every try, so that a restarted pod is found again. Why a try failed is logged when it changes.
+// `io` and `handler` as for the server.
 class ControlDialer {
  public:
-  virtual ~ControlDialer() = default;
-  virtual void Stop() = 0;
+  virtual ~ControlDialer() = default;  // stops without a word: no OnDown
+  virtual void Stop(std::function<void()> stopped = nullptr) = 0;  // as the server's
 };
 std::unique_ptr<ControlDialer> DialControl(boost::asio::io_context& io, const std::string& address,
                                            uint64_t own_boot, proto::Hello own,
                                            const ControlOptions& options, ControlHandler& handler);
-
-// Constant-time comparison of shared secrets.
-bool SameSecret(const std::string& a, const std::string& b);
 
 }  // namespace anchorage::transport
