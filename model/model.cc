@@ -1,5 +1,6 @@
 #include "model/model.h"
 
+#define XXH_STATIC_LINKING_ONLY  // the state on the stack
 #include <xxhash.h>
 
 #include <algorithm>
@@ -21,29 +22,6 @@ constexpr MatrixInfo kMatrixNames[kNumMatrices] = {
     {Matrix::kQ, "attn_q"},      {Matrix::kK, "attn_k"},      {Matrix::kV, "attn_v"},
     {Matrix::kO, "attn_output"}, {Matrix::kGate, "ffn_gate"}, {Matrix::kUp, "ffn_up"},
     {Matrix::kDown, "ffn_down"}};
-
-struct MatrixShape {
-  int64_t rows;
-  int64_t cols;
-};
-
-MatrixShape ShapeOf(const ModelConfig& config, Matrix which) {
-  switch (which) {
-    case Matrix::kQ:
-      return {config.q_dim(), config.hidden_dim};
-    case Matrix::kK:
-    case Matrix::kV:
-      return {config.kv_dim(), config.hidden_dim};
-    case Matrix::kO:
-      return {config.hidden_dim, config.q_dim()};
-    case Matrix::kGate:
-    case Matrix::kUp:
-      return {config.ff_dim, config.hidden_dim};
-    case Matrix::kDown:
-      break;
-  }
-  return {config.hidden_dim, config.ff_dim};
-}
 
 absl::StatusOr<kernels::WeightType> WeightTypeOf(const files::TensorView& tensor) {
   switch (tensor.type) {
@@ -112,18 +90,18 @@ absl::Status RefuseUnknownTensors(const files::GgufFile& file, int64_t num_layer
 
 class Digest {
  public:
-  Digest() { XXH3_64bits_reset(&state_); }
+  Digest() : state_(XXH3_createState(), XXH3_freeState) { XXH3_64bits_reset(state_.get()); }
 
-  void Add(const void* data, size_t size) { XXH3_64bits_update(&state_, data, size); }
+  void Add(const void* data, size_t size) { XXH3_64bits_update(state_.get(), data, size); }
   void AddNumber(int64_t value) { Add(&value, sizeof(value)); }
   void AddText(const std::string& text) {
     AddNumber(static_cast<int64_t>(text.size()));
     Add(text.data(), text.size());
   }
-  uint64_t Value() const { return XXH3_64bits_digest(&state_); }
+  uint64_t Value() const { return XXH3_64bits_digest(state_.get()); }
 
  private:
-  XXH3_state_t state_;
+  std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state_;
 };
 
 uint64_t Fingerprint(const files::GgufFile& file, const ModelConfig& config) {
@@ -149,6 +127,24 @@ uint64_t Fingerprint(const files::GgufFile& file, const ModelConfig& config) {
 }
 
 }  // namespace
+
+MatrixShape ShapeOf(const ModelConfig& config, Matrix which) {
+  switch (which) {
+    case Matrix::kQ:
+      return {config.q_dim(), config.hidden_dim};
+    case Matrix::kK:
+    case Matrix::kV:
+      return {config.kv_dim(), config.hidden_dim};
+    case Matrix::kO:
+      return {config.hidden_dim, config.q_dim()};
+    case Matrix::kGate:
+    case Matrix::kUp:
+      return {config.ff_dim, config.hidden_dim};
+    case Matrix::kDown:
+      break;
+  }
+  return {config.hidden_dim, config.ff_dim};
+}
 
 absl::StatusOr<std::unique_ptr<const Model>> Model::Load(const std::string& path) {
   ASSIGN_OR_RETURN(files::GgufFile file, files::GgufFile::Open(path));

@@ -29,6 +29,12 @@ enum class Matrix : uint8_t {
 };
 inline constexpr size_t kNumMatrices = 7;
 
+struct MatrixShape {
+  int64_t rows = 0;
+  int64_t cols = 0;
+};
+MatrixShape ShapeOf(const ModelConfig& config, Matrix which);
+
 // One layer as it is stored. Rows of Q and K are in the order of half-split rotary pairs
 // (x[j], x[j + D/2]), whatever order the file has.
 struct LayerWeights {
