@@ -4,8 +4,9 @@
 //
 // Each case first compares its answer with the double-precision reference on a sample of rows and
 // the program ends with status 1 when one is wrong; --check stops there. GFLOP/s count a
-// multiply-add as two; "of peak" is against multiply-adds in registers and one pass over 256 MiB,
-// both measured at the start with the same threads. Weights are cold in the second-level cache.
+// multiply-add as two; the shares in brackets are of multiply-adds in registers and one pass over
+// 256 MiB, both measured at the start with the same threads. Weights are cold in the second-level
+// cache.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -37,7 +38,7 @@ using kernels::WeightType;
 using kernels::WeightView;
 
 constexpr double kBudgetSeconds = 0.3;
-constexpr double kLargestError = 1e-4;  // of the largest value of the sample
+constexpr double kLargestError = 1e-5;  // of the largest value of the sample
 
 struct Options {
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
@@ -46,13 +47,14 @@ struct Options {
   bool check_only = false;
 };
 
-// One case: what it does, what it costs, and how far a sample of its answer is from the reference.
-struct Case {
-  std::string name;
-  double flops = 0;
-  double bytes = 0;  // of weights or cache that must be read
-  std::function<void()> run;
-  std::function<double()> error;
+// The data of one case. An answer is compared with the reference on a sample of its rows.
+class Case {
+ public:
+  virtual ~Case() = default;
+  virtual void Run(Stream& stream) = 0;
+  virtual double Error() const = 0;
+  virtual double flops() const { return 0; }
+  virtual double bytes() const = 0;  // of weights, cache or activations that must be read
 };
 
 std::vector<float> RandomFloats(int64_t count, uint32_t seed) {
@@ -93,152 +95,239 @@ double RelativeError(const float* values, const std::vector<double>& expected) {
   return difference / largest;
 }
 
-Case GemmCase(int64_t m, int64_t rows, int64_t cols, Stream& stream) {
-  auto a = std::make_shared<std::vector<float>>(RandomFloats(m * cols, 2));
-  auto w = std::make_shared<std::vector<float>>(RandomFloats(rows * cols, 3));
-  const WeightView view = {WeightType::kF32, rows, cols,
-                           reinterpret_cast<const std::byte*>(w->data())};
-  auto packed = std::make_shared<std::vector<float>>(kernels::PackedWeightsSize(rows, cols));
-  kernels::PackWeights(view, packed->data(), stream);
-  auto c = std::make_shared<std::vector<float>>(m * rows);
-  const auto run = [=, &stream] {
-    kernels::Gemm(m, a->data(), cols, {rows, cols, packed->data()}, c->data(), rows, false, stream);
-  };
-  const auto error = [=] {
-    const int64_t sample = std::min<int64_t>(m, 3);
-    std::vector<double> expected(sample * rows);
-    kernels::reference::Matmul(
-        sample, a->data(), cols,
-        {WeightType::kF32, rows, cols, reinterpret_cast<const std::byte*>(w->data())},
-        expected.data());
-    return RelativeError(c->data(), expected);
-  };
-  return {
-      "gemm m=" + std::to_string(m) + " n=" + std::to_string(rows) + " k=" + std::to_string(cols),
-      2.0 * static_cast<double>(m * rows * cols), static_cast<double>(rows * cols * 4), run, error};
-}
+class GemmCase : public Case {
+ public:
+  GemmCase(int64_t m, int64_t rows, int64_t cols, Stream& stream)
+      : m_(m),
+        a_(RandomFloats(m * cols, 2)),
+        w_(RandomFloats(rows * cols, 3)),
+        view_{WeightType::kF32, rows, cols, reinterpret_cast<const std::byte*>(w_.data())},
+        packed_(kernels::PackedWeightsSize(rows, cols)),
+        c_(m * rows) {
+    kernels::PackWeights(view_, packed_.data(), stream);
+  }
 
-Case MatmulCase(WeightType type, int64_t m, int64_t rows, int64_t cols, Stream& stream) {
-  auto bytes = std::make_shared<std::vector<std::byte>>(RandomWeights(type, rows, cols));
-  const WeightView view = {type, rows, cols, bytes->data()};
-  auto x = std::make_shared<std::vector<float>>(RandomFloats(m * cols, 4));
-  auto out = std::make_shared<std::vector<float>>(m * rows);
-  const auto run = [=, &stream] {
-    kernels::Matmul(m, x->data(), view, out->data(), false, stream);
-  };
-  const auto error = [=] {
-    std::vector<double> expected(rows);
-    kernels::reference::Matmul(1, x->data(), cols, {type, rows, cols, bytes->data()},
-                               expected.data());
-    return RelativeError(out->data(), expected);
-  };
-  return {
-      std::string("matmul ") + (type == WeightType::kQ4_1 ? "q4_1" : "q8_0") +
-          " m=" + std::to_string(m) + " n=" + std::to_string(rows) + " k=" + std::to_string(cols),
-      2.0 * static_cast<double>(m * rows * cols), static_cast<double>(bytes->size()), run, error};
-}
+  void Run(Stream& stream) override {
+    kernels::Gemm(m_, a_.data(), view_.cols, {view_.rows, view_.cols, packed_.data()}, c_.data(),
+                  view_.rows, false, stream);
+  }
 
-struct RopeTable {
-  std::vector<float> cos;
-  std::vector<float> sin;
+  double Error() const override {
+    const int64_t sample = std::min<int64_t>(m_, 3);
+    std::vector<double> expected(sample * view_.rows);
+    kernels::reference::Matmul(sample, a_.data(), view_.cols, view_, expected.data());
+    return RelativeError(c_.data(), expected);
+  }
+
+  double flops() const override { return 2.0 * static_cast<double>(m_ * view_.rows * view_.cols); }
+  double bytes() const override { return static_cast<double>(view_.rows * view_.cols * 4); }
+
+ private:
+  int64_t m_;
+  std::vector<float> a_;
+  std::vector<float> w_;
+  WeightView view_;
+  std::vector<float> packed_;
+  std::vector<float> c_;
 };
 
-std::shared_ptr<RopeTable> MakeRope(int head_dim, int64_t num_positions) {
-  auto table = std::make_shared<RopeTable>();
-  for (int64_t position = 0; position < num_positions; ++position) {
-    for (int j = 0; j < head_dim / 2; ++j) {
-      const double angle = static_cast<double>(position) * std::pow(1e5, -2.0 * j / head_dim);
-      table->cos.push_back(static_cast<float>(std::cos(angle)));
-      table->sin.push_back(static_cast<float>(std::sin(angle)));
+class MatmulCase : public Case {
+ public:
+  MatmulCase(WeightType type, int64_t m, int64_t rows, int64_t cols)
+      : m_(m),
+        weights_(RandomWeights(type, rows, cols)),
+        view_{type, rows, cols, weights_.data()},
+        x_(RandomFloats(m * cols, 4)),
+        out_(m * rows) {}
+
+  void Run(Stream& stream) override {
+    kernels::Matmul(m_, x_.data(), view_, out_.data(), false, stream);
+  }
+
+  double Error() const override {
+    std::vector<double> expected(view_.rows);
+    kernels::reference::Matmul(1, x_.data(), view_.cols, view_, expected.data());
+    return RelativeError(out_.data(), expected);
+  }
+
+  double flops() const override { return 2.0 * static_cast<double>(m_ * view_.rows * view_.cols); }
+  double bytes() const override { return static_cast<double>(weights_.size()); }
+
+ private:
+  int64_t m_;
+  std::vector<std::byte> weights_;
+  WeightView view_;
+  std::vector<float> x_;
+  std::vector<float> out_;
+};
+
+// The last `q_len` queries of a prompt of `seq_len` tokens, heads as in SmolLM2-135M.
+class PrefillAttentionCase : public Case {
+ public:
+  PrefillAttentionCase(int64_t seq_len, int64_t q_len, Stream& stream)
+      : shape_{kQHeads, kKvHeads, kHeadDim, seq_len - q_len, q_len, seq_len},
+        q_(RandomFloats(q_len * kQHeads * kHeadDim, 5)),
+        k_(RandomBf16(kKvHeads * seq_len * kHeadDim, 6)),
+        v_(RandomBf16(kKvHeads * seq_len * kHeadDim, 7)),
+        out_(q_.size()),
+        scratch_(kernels::PrefillAttentionScratchBytes(shape_, stream.num_threads())) {
+    for (int64_t position = 0; position < seq_len; ++position) {
+      for (int j = 0; j < kHeadDim / 2; ++j) {
+        const double angle = static_cast<double>(position) * std::pow(1e5, -2.0 * j / kHeadDim);
+        cos_.push_back(static_cast<float>(std::cos(angle)));
+        sin_.push_back(static_cast<float>(std::sin(angle)));
+      }
     }
   }
-  return table;
+
+  void Run(Stream& stream) override {
+    kernels::PrefillAttention(shape_, q_.data(), k_.data(), v_.data(), Rope(), out_.data(), nullptr,
+                              scratch_.data(), stream);
+  }
+
+  double Error() const override {
+    const int64_t last = shape_.q_len - 1;
+    const int64_t row_floats = kQHeads * kHeadDim;
+    kernels::PrefillAttentionShape last_row = shape_;
+    last_row.q_start += last;
+    last_row.q_len = 1;
+    std::vector<double> expected(row_floats);
+    kernels::reference::PrefillAttention(last_row, q_.data() + last * row_floats, k_.data(),
+                                         v_.data(), Rope(), expected.data(), nullptr);
+    return RelativeError(out_.data() + last * row_floats, expected);
+  }
+
+  double flops() const override {
+    const auto seq_len = static_cast<double>(shape_.kv_capacity);
+    const auto q_len = static_cast<double>(shape_.q_len);
+    return q_len * (seq_len - (q_len - 1) / 2) * kQHeads * kHeadDim * 4;
+  }
+  double bytes() const override {
+    return static_cast<double>((k_.size() + v_.size()) * sizeof(Bf16));
+  }
+
+ private:
+  static constexpr int kQHeads = 9;
+  static constexpr int kKvHeads = 3;
+  static constexpr int kHeadDim = 64;
+
+  kernels::RopeView Rope() const {
+    return {cos_.data(), sin_.data(), kHeadDim, shape_.kv_capacity};
+  }
+
+  kernels::PrefillAttentionShape shape_;
+  std::vector<float> q_;
+  std::vector<Bf16> k_;
+  std::vector<Bf16> v_;
+  std::vector<float> out_;
+  std::vector<std::byte> scratch_;
+  std::vector<float> cos_;
+  std::vector<float> sin_;
+};
+
+class SiluMulCase : public Case {
+ public:
+  explicit SiluMulCase(int64_t count)
+      : gate_(RandomFloats(count, 8)), up_(RandomFloats(count, 9)), out_(count) {}
+
+  void Run(Stream& stream) override {
+    kernels::SiluMul(Count(), gate_.data(), up_.data(), out_.data(), stream);
+  }
+
+  double Error() const override {
+    std::vector<double> expected(out_.size());
+    kernels::reference::SiluMul(Count(), gate_.data(), up_.data(), expected.data());
+    return RelativeError(out_.data(), expected);
+  }
+
+  double bytes() const override { return static_cast<double>(2 * out_.size() * sizeof(float)); }
+
+ private:
+  int64_t Count() const { return static_cast<int64_t>(out_.size()); }
+
+  std::vector<float> gate_;
+  std::vector<float> up_;
+  std::vector<float> out_;
+};
+
+class RmsNormCase : public Case {
+ public:
+  RmsNormCase(int64_t rows, int64_t dim)
+      : rows_(rows),
+        x_(RandomFloats(rows * dim, 10)),
+        weight_(RandomFloats(dim, 11)),
+        out_(x_.size()) {}
+
+  void Run(Stream& stream) override {
+    kernels::RmsNorm(rows_, Dim(), x_.data(), weight_.data(), 1e-5f, out_.data(), stream);
+  }
+
+  double Error() const override {
+    std::vector<double> expected(x_.size());
+    kernels::reference::RmsNorm(rows_, Dim(), x_.data(), weight_.data(), 1e-5f, expected.data());
+    return RelativeError(out_.data(), expected);
+  }
+
+  double bytes() const override { return static_cast<double>(x_.size() * sizeof(float)); }
+
+ private:
+  int64_t Dim() const { return static_cast<int64_t>(weight_.size()); }
+
+  int64_t rows_;
+  std::vector<float> x_;
+  std::vector<float> weight_;
+  std::vector<float> out_;
+};
+
+struct NamedCase {
+  std::string name;
+  std::function<std::unique_ptr<Case>(Stream&)> make;
+};
+
+std::string ShapeName(const char* op, int64_t m, int64_t rows, int64_t cols) {
+  return std::string(op) + " m=" + std::to_string(m) + " n=" + std::to_string(rows) +
+         " k=" + std::to_string(cols);
 }
 
-// The last `q_len` queries of a prompt of `seq_len` tokens.
-Case PrefillAttentionCase(int64_t seq_len, int64_t q_len, Stream& stream) {
-  const kernels::PrefillAttentionShape shape = {9, 3, 64, seq_len - q_len, q_len, seq_len};
-  auto q = std::make_shared<std::vector<float>>(RandomFloats(q_len * 9 * 64, 5));
-  auto k = std::make_shared<std::vector<Bf16>>(RandomBf16(3 * seq_len * 64, 6));
-  auto v = std::make_shared<std::vector<Bf16>>(RandomBf16(3 * seq_len * 64, 7));
-  auto rope = MakeRope(64, seq_len);
-  auto out = std::make_shared<std::vector<float>>(q->size());
-  auto scratch = std::make_shared<std::vector<std::byte>>(
-      kernels::PrefillAttentionScratchBytes(shape, stream.num_threads()));
-  const kernels::RopeView view = {rope->cos.data(), rope->sin.data(), 64, seq_len};
-  const auto run = [=, &stream] {
-    (void)rope;
-    kernels::PrefillAttention(shape, q->data(), k->data(), v->data(), view, out->data(), nullptr,
-                              scratch->data(), stream);
-  };
-  const auto error = [=] {
-    kernels::PrefillAttentionShape first_row = shape;
-    first_row.q_len = 1;
-    std::vector<double> expected(9 * 64);
-    kernels::reference::PrefillAttention(first_row, q->data(), k->data(), v->data(), view,
-                                         expected.data(), nullptr);
-    return RelativeError(out->data(), expected);
-  };
-  const double pairs = static_cast<double>(q_len) *
-                       (static_cast<double>(seq_len) - (static_cast<double>(q_len) - 1) / 2);
-  return {"prefill_attention 9/3 heads D=64 q=" + std::to_string(q_len) +
-              " S=" + std::to_string(seq_len),
-          pairs * 9 * 64 * 4, static_cast<double>((k->size() + v->size()) * 2), run, error};
+NamedCase Gemm(int64_t m, int64_t rows, int64_t cols) {
+  return {ShapeName("gemm", m, rows, cols),
+          [=](Stream& stream) { return std::make_unique<GemmCase>(m, rows, cols, stream); }};
 }
 
-Case SiluMulCase(int64_t count, Stream& stream) {
-  auto gate = std::make_shared<std::vector<float>>(RandomFloats(count, 8));
-  auto up = std::make_shared<std::vector<float>>(RandomFloats(count, 9));
-  auto out = std::make_shared<std::vector<float>>(count);
-  const auto run = [=, &stream] {
-    kernels::SiluMul(count, gate->data(), up->data(), out->data(), stream);
-  };
-  const auto error = [=] {
-    std::vector<double> expected(count);
-    kernels::reference::SiluMul(count, gate->data(), up->data(), expected.data());
-    return RelativeError(out->data(), expected);
-  };
-  return {"silu_mul " + std::to_string(count), 0, static_cast<double>(count * 8), run, error};
+NamedCase Matmul(WeightType type, int64_t m, int64_t rows, int64_t cols) {
+  return {ShapeName(type == WeightType::kQ4_1 ? "matmul q4_1" : "matmul q8_0", m, rows, cols),
+          [=](Stream&) { return std::make_unique<MatmulCase>(type, m, rows, cols); }};
 }
 
-Case RmsNormCase(int64_t rows, int64_t dim, Stream& stream) {
-  auto x = std::make_shared<std::vector<float>>(RandomFloats(rows * dim, 10));
-  auto weight = std::make_shared<std::vector<float>>(RandomFloats(dim, 11));
-  auto out = std::make_shared<std::vector<float>>(x->size());
-  const auto run = [=, &stream] {
-    kernels::RmsNorm(rows, dim, x->data(), weight->data(), 1e-5f, out->data(), stream);
-  };
-  const auto error = [=] {
-    std::vector<double> expected(x->size());
-    kernels::reference::RmsNorm(rows, dim, x->data(), weight->data(), 1e-5f, expected.data());
-    return RelativeError(out->data(), expected);
-  };
-  return {"rms_norm " + std::to_string(rows) + " x " + std::to_string(dim), 0,
-          static_cast<double>(x->size() * 4), run, error};
+NamedCase PrefillAttention(int64_t seq_len, int64_t q_len) {
+  return {"prefill_attention q=" + std::to_string(q_len) + " S=" + std::to_string(seq_len),
+          [=](Stream& stream) {
+            return std::make_unique<PrefillAttentionCase>(seq_len, q_len, stream);
+          }};
 }
 
-using CaseMaker = std::function<Case(Stream&)>;
-
-std::vector<CaseMaker> AllCases() {
-  std::vector<CaseMaker> makers;
+std::vector<NamedCase> AllCases() {
+  std::vector<NamedCase> cases;
   for (const int64_t m : {64, 512}) {
-    makers.push_back([m](Stream& s) { return GemmCase(m, 576, 576, s); });
-    makers.push_back([m](Stream& s) { return GemmCase(m, 192, 576, s); });
-    makers.push_back([m](Stream& s) { return GemmCase(m, 1536, 576, s); });
-    makers.push_back([m](Stream& s) { return GemmCase(m, 576, 1536, s); });
+    cases.push_back(Gemm(m, 576, 576));
+    cases.push_back(Gemm(m, 192, 576));
+    cases.push_back(Gemm(m, 1536, 576));
+    cases.push_back(Gemm(m, 576, 1536));
   }
-  makers.push_back([](Stream& s) { return GemmCase(512, 4096, 4096, s); });
+  cases.push_back(Gemm(512, 4096, 4096));
   for (const int64_t m : {1, 4, 16}) {
-    makers.push_back([m](Stream& s) { return MatmulCase(WeightType::kQ4_1, m, 1536, 576, s); });
-    makers.push_back([m](Stream& s) { return MatmulCase(WeightType::kQ4_1, m, 576, 1536, s); });
-    makers.push_back([m](Stream& s) { return MatmulCase(WeightType::kQ8_0, m, 49152, 576, s); });
+    cases.push_back(Matmul(WeightType::kQ4_1, m, 1536, 576));
+    cases.push_back(Matmul(WeightType::kQ4_1, m, 576, 1536));
+    cases.push_back(Matmul(WeightType::kQ8_0, m, 49152, 576));
   }
-  makers.push_back([](Stream& s) { return PrefillAttentionCase(512, 512, s); });
-  makers.push_back([](Stream& s) { return PrefillAttentionCase(4096, 512, s); });
-  makers.push_back([](Stream& s) { return PrefillAttentionCase(8192, 512, s); });
-  makers.push_back([](Stream& s) { return SiluMulCase(512 * 1536, s); });
-  makers.push_back([](Stream& s) { return RmsNormCase(512, 576, s); });
-  return makers;
+  cases.push_back(PrefillAttention(512, 512));
+  cases.push_back(PrefillAttention(4096, 512));
+  cases.push_back(PrefillAttention(8192, 512));
+  cases.push_back(
+      {"silu_mul 512 x 1536", [](Stream&) { return std::make_unique<SiluMulCase>(512 * 1536); }});
+  cases.push_back(
+      {"rms_norm 512 x 576", [](Stream&) { return std::make_unique<RmsNormCase>(512, 576); }});
+  return cases;
 }
 
 // Pushes earlier data out of the second-level cache.
@@ -247,16 +336,18 @@ void CoolSecondLevelCache() {
   for (size_t i = 0; i < other.size(); i += 64) ++other[i];
 }
 
-void Report(const Case& test, const MachinePeak& peak) {
-  const Spread spread = Measure(kBudgetSeconds, CoolSecondLevelCache, test.run);
-  std::printf("%-48s %9.3f ms  p99 %9.3f ms", test.name.c_str(), spread.median_s * 1e3,
+void Report(const std::string& name, Case& test, const MachinePeak& peak, Stream& stream) {
+  const Spread spread = Measure(kBudgetSeconds, CoolSecondLevelCache, [&] { test.Run(stream); });
+  std::printf("%-34s median %8.3f ms  p99 %8.3f ms", name.c_str(), spread.median_s * 1e3,
               spread.p99_s * 1e3);
-  if (test.flops > 0) {
-    const double rate = test.flops / spread.median_s;
-    std::printf("  %7.1f GFLOP/s (%3.0f%% of peak)", rate / 1e9, 100 * rate / peak.flops_per_s);
+  const double flops_per_s = test.flops() / spread.median_s;
+  const double bytes_per_s = test.bytes() / spread.median_s;
+  if (test.flops() > 0) {
+    std::printf("  %6.1f GFLOP/s (%3.0f%%)", flops_per_s / 1e9,
+                100 * flops_per_s / peak.flops_per_s);
   }
-  const double rate = test.bytes / spread.median_s;
-  std::printf("  %6.1f GB/s (%3.0f%% of peak)\n", rate / 1e9, 100 * rate / peak.read_bytes_per_s);
+  std::printf("  %5.1f GB/s (%3.0f%%)\n", bytes_per_s / 1e9,
+              100 * bytes_per_s / peak.read_bytes_per_s);
 }
 
 int Run(const Options& options) {
@@ -272,19 +363,19 @@ int Run(const Options& options) {
                 options.threads, kernels::IsaName(options.isa), peak.flops_per_s / 1e9,
                 peak.read_bytes_per_s / 1e9);
   }
-  for (const CaseMaker& make : AllCases()) {
-    const Case test = make(stream);
-    if (test.name.find(options.only) == std::string::npos) continue;
-    test.run();
-    const double error = test.error();
+  for (const NamedCase& named : AllCases()) {
+    if (named.name.find(options.only) == std::string::npos) continue;
+    const std::unique_ptr<Case> test = named.make(stream);
+    test->Run(stream);
+    const double error = test->Error();
     if (!(error < kLargestError)) {
-      std::fprintf(stderr, "kernel_bench: %s is wrong by %g\n", test.name.c_str(), error);
+      std::fprintf(stderr, "kernel_bench: %s is wrong by %g\n", named.name.c_str(), error);
       return 1;
     }
     if (options.check_only) {
-      std::printf("%-48s error %.1e\n", test.name.c_str(), error);
+      std::printf("%-34s error %.1e\n", named.name.c_str(), error);
     } else {
-      Report(test, peak);
+      Report(named.name, *test, peak, stream);
     }
   }
   return 0;
