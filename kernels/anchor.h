@@ -1,5 +1,8 @@
 // Scoring, assignment and utilities of AnchorKV (arXiv 2608.02901), for one layer at its end.
-// P = seq_len - window_len prefix positions; G = num_q_heads / num_kv_heads.
+// P = seq_len - window_len prefix positions; G = num_q_heads / num_kv_heads. The observation rows
+// lie inside the window (num_rows <= window_len), so each of them sees the whole prefix.
+// kInvalidShape: sizes disagree, head_dim is no multiple of 8, a needed pointer is missing, or the
+// RoPE table is too short. kUnsupported: head_dim above 256.
 #pragma once
 
 #include "kernels/observed_rows.h"
@@ -10,7 +13,8 @@ namespace anchorage::kernels {
 
 // Importance of each prefix position (eq. 14): softmax weight over all seq_len keys (post-RoPE,
 // causal), mean over the num_rows * G observation rows of the KV head, then average pooling of
-// width kappa over [0, P), zero padding, always divided by kappa. The W x S matrix is never built.
+// width kappa (odd, at most 255) over [0, P), zero padding, always divided by kappa. The weights
+// come from the rows' log-sum-exp, block by block; the W x S matrix is never built.
 //   scores  [num_kv_heads, P]  f32, overwritten
 Status ScorePrefix(const ActiveKvView& kv, const ObservedRowsView& observed, const RopeView& rope,
                    int window_len, int kappa, float* scores, Stream& stream);

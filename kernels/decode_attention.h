@@ -32,13 +32,16 @@ struct DecodeAttentionShape {
   int head_dim = 0;  // a multiple of 8
 };
 
-// Bytes of scratch for a call whose longest prefix has at most `max_anchors` anchors.
+// Bytes of scratch for a call whose compact caches have at most `max_anchors` anchors per head,
+// whatever the number and the length of the sequences. 0 for a shape that DecodeAttention refuses.
 int64_t DecodeAttentionScratchBytes(const DecodeAttentionShape& shape, int max_anchors,
                                     int num_threads);
 
 // out[i] = attention of q[i] over sequences[i]. Row i depends on its own query and cache alone.
 //   q, out  [count, num_q_heads, head_dim]  f32, q after RoPE at the sequence's current position
-// kInvalidShape: a cache disagrees with the shape, or a sequence is empty.
+//   out may not alias q
+// kInvalidShape: a cache disagrees with the shape, a pointer is missing, the RoPE table ends before
+// a compact prefix does, or a sequence is empty. kUnsupported: head_dim above 1024.
 Status DecodeAttention(const DecodeAttentionShape& shape, int64_t count,
                        const SequenceCache* sequences, const float* q, const RopeView& rope,
                        float* out, std::byte* scratch, Stream& stream);

@@ -7,6 +7,7 @@ namespace {
 
 constexpr KernelTable kPortable = {
     .anchor = &kPortableAnchor,
+    .decode = &kPortableDecode,
     .elementwise = &kPortableElementwise,
     .matmul = &kPortableMatmul,
     .prefill_attention = &kPortablePrefillAttention,
@@ -15,6 +16,7 @@ constexpr KernelTable kPortable = {
 #ifdef ANCHORAGE_KERNELS_AVX2
 constexpr KernelTable kAvx2 = {
     .anchor = &kAvx2Anchor,
+    .decode = &kAvx2Decode,
     .elementwise = &kAvx2Elementwise,
     .matmul = &kAvx2Matmul,
     .prefill_attention = &kAvx2PrefillAttention,

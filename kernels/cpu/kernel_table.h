@@ -6,6 +6,7 @@
 #pragma once
 
 #include "kernels/cpu/anchor_kernels.h"
+#include "kernels/cpu/decode_kernels.h"
 #include "kernels/cpu/elementwise_kernels.h"
 #include "kernels/cpu/matmul_kernels.h"
 #include "kernels/cpu/prefill_attention_kernels.h"
@@ -14,6 +15,7 @@ namespace anchorage::kernels {
 
 struct KernelTable {
   const AnchorKernels* anchor = nullptr;
+  const DecodeKernels* decode = nullptr;
   const ElementwiseKernels* elementwise = nullptr;
   const MatmulKernels* matmul = nullptr;
   const PrefillAttentionKernels* prefill_attention = nullptr;
