@@ -11,7 +11,6 @@
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "common/status.h"
@@ -42,16 +41,14 @@ Response Answer(http::status status, std::string_view type, std::string body) {
   return response;
 }
 
-Response JsonAnswer(http::status status, const nlohmann::json& body) {
-  return Answer(status, "application/json",
-                body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+Response TextAnswer(http::status status, std::string_view text) {
+  return Answer(status, "text/plain; charset=utf-8", absl::StrFormat("%s\n", text));
 }
 
 Response CheckAnswer(const std::function<absl::Status()>& check) {
   const absl::Status status = check ? check() : absl::OkStatus();
-  if (status.ok()) return JsonAnswer(http::status::ok, {{"status", "ok"}});
-  return JsonAnswer(http::status::service_unavailable,
-                    {{"status", "unavailable"}, {"reason", std::string(status.message())}});
+  if (status.ok()) return TextAnswer(http::status::ok, "ok");
+  return TextAnswer(http::status::service_unavailable, std::string(status.message()));
 }
 
 }  // namespace
@@ -129,9 +126,9 @@ asio::awaitable<void> ProbeServer::State::Serve(tcp::socket socket) {
     const auto& request = parser.get();
     if (read_error == http::error::end_of_stream || (read_error && !parser.got_some())) break;
     if (read_error) {
-      response = JsonAnswer(http::status::bad_request, {{"status", "bad request"}});
+      response = TextAnswer(http::status::bad_request, "bad request");
     } else if (request.method() != http::verb::get && request.method() != http::verb::head) {
-      response = JsonAnswer(http::status::method_not_allowed, {{"status", "method not allowed"}});
+      response = TextAnswer(http::status::method_not_allowed, "method not allowed");
       response.set(http::field::allow, "GET, HEAD");
     } else {
       response = Route(request.target());
@@ -162,13 +159,14 @@ Response ProbeServer::State::Route(beast::string_view target) const {
   if (path == "/live") return CheckAnswer(checks.live);
   if (path == "/ready" || path == "/health") return CheckAnswer(checks.ready);
   if (path == "/version") {
-    return JsonAnswer(http::status::ok, {{"version", kVersion}, {"commit", kCommit}});
+    return Answer(http::status::ok, "application/json",
+                  absl::StrFormat("{\"version\":\"%s\",\"commit\":\"%s\"}\n", kVersion, kCommit));
   }
   if (path == "/metrics") {
     return Answer(http::status::ok, "text/plain; version=0.0.4; charset=utf-8",
                   registry->Serialize());
   }
-  return JsonAnswer(http::status::not_found, {{"status", "not found"}});
+  return TextAnswer(http::status::not_found, "not found");
 }
 
 ProbeServer::ProbeServer(std::unique_ptr<State> state) : state_(std::move(state)) {}

@@ -28,7 +28,7 @@ class ProbesTest : public ::testing::Test {
     options.max_connections = 4;
     ProbeChecks checks;
     checks.live = [] { return absl::OkStatus(); };
-    checks.ready = [this] { return ready_ ? absl::OkStatus() : Unavailable("draining \"now\""); };
+    checks.ready = [this] { return ready_ ? absl::OkStatus() : Unavailable("draining now"); };
     server_ = *ProbeServer::Start(options, &registry_, std::move(checks));
   }
 
@@ -64,7 +64,7 @@ TEST_F(ProbesTest, AnswersReadyAndLiveApart) {
   ready_ = false;
   const std::string answer = Get("/ready");
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 503"));
-  EXPECT_THAT(answer, HasSubstr("draining \\\"now\\\""));
+  EXPECT_THAT(answer, HasSubstr("draining now"));
   EXPECT_THAT(Get("/health"), StartsWith("HTTP/1.1 503"));
   EXPECT_THAT(Get("/live"), StartsWith("HTTP/1.1 200"));
 }

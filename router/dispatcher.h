@@ -1,0 +1,137 @@
+// Takes requests in, carries them through a prefill and a decode node, and hands their text out.
+//
+//   Submit -> waiting queue -> Enqueue at prefill -> Taken -> Reserve at decode -> Granted
+//          -> StartPrefill -> PrefillDone, Tokens ... -> the sink's OnEnd, exactly once
+//
+// Memory is promised to nobody who waits: a request is handed to a prefill queue only while some
+// decode node's headroom covers it together with those handed over before, and bytes are reserved
+// when prefill takes it. First come, first served: whoever does not fit holds up those behind.
+//
+// No sockets and no clock of its own: channels and the clock are injected, Tick() drives the
+// deadlines. Everything runs on the io thread but Ready().
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "router/engine.h"
+#include "router/ledger.h"
+#include "router/request.h"
+#include "router/router_metrics.h"
+#include "router/worker_table.h"
+#include "transport/control/channel.h"
+
+namespace anchorage::router {
+
+struct DispatcherOptions {
+  int64_t queue_size = 256;  // requests that prefill has not begun
+  int64_t queue_timeout_ms = 30'000;
+  int64_t request_timeout_ms = 600'000;
+  int64_t cancel_repeat_ms = 2'000;  // a Cancel that nobody answered is sent again
+  uint64_t boot_id = 1;
+  int64_t num_prefill = 0;  // workers named by the configuration: those not connected are down
+  int64_t num_decode = 0;
+};
+
+class Dispatcher : public Engine {
+ public:
+  // All must outlive the dispatcher.
+  Dispatcher(const DispatcherOptions& options, proto::Identity identity,
+             const text::Tokenizer* tokenizer, const Clock* clock, RouterMetrics* metrics);
+  ~Dispatcher() override;
+
+  // What the dialers of each role report to.
+  transport::ControlHandler& prefill_handler();
+  transport::ControlHandler& decode_handler();
+
+  ApiResult<uint64_t> Submit(RequestSpec spec, std::shared_ptr<ResponseSink> sink) override;
+  const char* Cancel(uint64_t request) override;
+
+  // Deadlines and repeated cancels. Call every few tens of milliseconds.
+  void Tick();
+
+  // From now on new requests are refused; `running` goes to 0.
+  void BeginDrain();
+  // Ends what still runs with an error.
+  void FailAll(const ApiError& error);
+
+  absl::Status Ready() const override;
+
+  int64_t running() const { return static_cast<int64_t>(requests_.size()); }
+  // Attempts that are over here while a worker has not yet said so.
+  int64_t closing() const { return static_cast<int64_t>(closing_.size()); }
+  const Ledger& ledger() const { return ledger_; }
+
+ private:
+  class Handler;
+  // Workers that may still hold an attempt whose request is over.
+  struct Closing {
+    WorkerId prefill = 0;
+    WorkerId decode = 0;
+    std::string request_id;
+    int64_t last_cancel_ns = 0;
+  };
+
+  absl::Status OnHello(proto::Role role, const proto::Hello& hello);
+  void OnUp(proto::Role role, transport::ControlChannelPtr channel);
+  void OnMessage(const transport::ControlChannel* channel, const proto::Envelope& message);
+  void OnDown(const transport::ControlChannel* channel, const absl::Status& reason);
+
+  void OnState(Worker& worker, const proto::NodeState& state);
+  void OnTaken(Worker& worker, const proto::Attempt& attempt);
+  void OnGranted(Worker& worker, const proto::Granted& granted);
+  void OnRefused(Worker& worker, const proto::Refused& refused);
+  void OnPrefillDone(Worker& worker, const proto::PrefillDone& done);
+  void OnTokens(Worker& worker, const proto::Tokens& tokens);
+  void OnEnded(Worker& worker, const proto::Ended& ended);
+
+  Request* Find(const proto::Attempt& attempt);
+  std::optional<ApiError> WhyNot(const RequestSpec& spec);
+  // Hands over from the waiting queue, and asks for memory, as far as possible, in order.
+  void Pump();
+  bool TryEnqueue(Request& request);
+  bool TryReserve(Request& request);
+  void StartPrefill(Request& request, const proto::Granted* granted);
+  void Accept(Request& request, int64_t first_index, std::span<const int32_t> ids,
+              std::optional<FinishReason> finish);
+  void Finish(Request& request, FinishReason reason);
+  void Fail(Request& request, ApiError error);
+  // Ends it, and tells every worker that has not said so itself that it is over.
+  void End(Request& request, Outcome outcome);
+  void Observe(const Request& request, const Outcome& outcome);
+  void ForgetWorker(AttemptId attempt, proto::Role role);
+  void SendCancel(WorkerId worker, AttemptId attempt, const std::string& request_id);
+  proto::Attempt ToProto(const Request& request) const;
+  bool WaitsForMemory(const Request& request) const;
+  void UpdateGauges();
+  void UpdateReadiness();
+
+  const DispatcherOptions options_;
+  const text::Tokenizer* const tokenizer_;
+  const Clock& clock_;
+  RouterMetrics& metrics_;
+  std::unique_ptr<Handler> prefill_handler_;
+  std::unique_ptr<Handler> decode_handler_;
+  WorkerTable workers_;
+  Ledger ledger_;
+  uint64_t next_request_;
+  bool draining_ = false;
+
+  std::map<uint64_t, std::unique_ptr<Request>> requests_;  // those that are not done
+  std::deque<uint64_t> waiting_;                           // state kWaiting, oldest first
+  std::deque<uint64_t> reserving_;  // kReserving without a Reserve on its way
+  std::map<AttemptId, Closing> closing_;
+
+  mutable Mutex mutex_;
+  absl::Status ready_ GUARDED_BY(mutex_);
+};
+
+}  // namespace anchorage::router
