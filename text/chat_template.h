@@ -28,7 +28,7 @@ struct ChatMessage {
 struct ChatTemplateOptions {
   std::string bos_token;                       // what `bos_token` means in the template
   std::string eos_token;                       // likewise
-  size_t max_steps = 2'000'000;                // statements and expressions evaluated
+  size_t max_steps = 5'000'000;                // statements and expressions evaluated
   size_t max_output_bytes = size_t{64} << 20;  // also bounds every string on the way
 };
 

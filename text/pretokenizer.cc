@@ -12,13 +12,6 @@ namespace {
 
 enum class Kind : uint8_t { kLetter, kNumber, kSpace, kOther, kEnd };
 
-// The Unicode property White_Space, which is what \s means here.
-bool IsWhiteSpace(uint32_t c) {
-  return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
-         c == 0x3000;
-}
-
 Kind KindOf(uint32_t code_point) {
   if (IsWhiteSpace(code_point)) return Kind::kSpace;
   switch (utf8proc_category(static_cast<utf8proc_int32_t>(code_point))) {

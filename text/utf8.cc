@@ -65,6 +65,13 @@ void AppendUtf8(uint32_t code_point, std::string& out) {
   }
 }
 
+bool IsWhiteSpace(uint32_t code_point) {
+  const uint32_t c = code_point;
+  return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
+         c == 0x3000;
+}
+
 bool IsValidUtf8(std::string_view text) {
   while (!text.empty()) {
     const Head head = Classify(text);

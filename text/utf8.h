@@ -11,6 +11,9 @@ inline constexpr uint32_t kReplacementCharacter = 0xFFFD;
 
 void AppendUtf8(uint32_t code_point, std::string& out);
 
+// The Unicode property White_Space.
+bool IsWhiteSpace(uint32_t code_point);
+
 // Whether `text` is well-formed UTF-8 (Unicode 15, table 3-7: no overlong forms, no surrogates).
 bool IsValidUtf8(std::string_view text);
 
