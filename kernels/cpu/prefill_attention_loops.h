@@ -24,7 +24,6 @@ class PrefillAttentionLoops {
 
  private:
   static constexpr int kTileKeys = 64;
-  static constexpr int kTilePanels = kTileKeys / kPanelOutputs;
   static constexpr int kRows = GemmTile<V>::kRows;
 
   // head_dim in whole panels: the row length of O.
@@ -38,7 +37,7 @@ class PrefillAttentionLoops {
 
   // Where the parts of one task lie in its scratch.
   struct Scratch {
-    float* keys;     // [kTilePanels, head_dim, 16] rotated
+    float* keys;     // [kTileKeys / 16, head_dim, 16] rotated
     float* values;   // [padded_dim / 16, kTileKeys, 16]
     float* scores;   // [kRows, kTileKeys]
     float* queries;  // [rows, head_dim] times 1 / sqrt(head_dim)
@@ -147,7 +146,8 @@ class PrefillAttentionLoops {
                          int count, const int* visible) {
     const int dim = shape.head_dim;
     const int padded_dim = PaddedDim(shape);
-    for (int panel = 0; panel < kTilePanels; ++panel) {
+    const int most_visible = visible[count - 1];
+    for (int panel = 0; panel * kPanelOutputs < most_visible; ++panel) {
       GemmTile<V>::Multiply(count, dim, s.queries + row * dim, dim,
                             s.keys + panel * (kPanelOutputs * dim),
                             s.scores + panel * kPanelOutputs, kTileKeys, false);
@@ -157,9 +157,8 @@ class PrefillAttentionLoops {
               padded_dim, s.sums + (row + i) * padded_dim);
     }
     for (int i = 0; i < padded_dim; i += kPanelOutputs) {
-      GemmTile<V>::Multiply(count, visible[count - 1], s.scores, kTileKeys,
-                            s.values + i * kTileKeys, s.sums + row * padded_dim + i, padded_dim,
-                            true);
+      GemmTile<V>::Multiply(count, most_visible, s.scores, kTileKeys, s.values + i * kTileKeys,
+                            s.sums + row * padded_dim + i, padded_dim, true);
     }
   }
 
