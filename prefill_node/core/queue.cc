@@ -1,62 +1,118 @@
 #include "prefill_node/core/queue.h"
 
 #include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <utility>
 
 #include "common/status.h"
 
 namespace anchorage::prefill {
+namespace {
 
-int64_t PromptsToTake(std::span<const int64_t> waiting, int64_t prompts_ahead,
-                      int64_t tokens_ahead) {
-  int64_t count = 0;
-  for (const int64_t tokens : waiting) {
-    const bool first = prompts_ahead + count == 0;
-    if (!first &&
-        (tokens_ahead + tokens > kBatchTokens || prompts_ahead + count >= kBatchPrompts)) {
-      break;
-    }
-    tokens_ahead += tokens;
-    ++count;
-  }
-  return count;
+int64_t Tokens(const QueuedPrompt& prompt) {
+  return static_cast<int64_t>(prompt.prompt_ids.size());
 }
 
-absl::Status Queue::Push(const QueuedPrompt& prompt) {
-  if (size() >= max_prompts_) return Exhausted("the prefill queue is full (%d prompts)", size());
-  prompts_.push_back(prompt);
-  tokens_ += prompt.tokens;
+}  // namespace
+
+bool PromptQueue::Expired(const QueuedPrompt& prompt) const {
+  return prompt.deadline_ns != 0 && clock_.NowNs() >= prompt.deadline_ns;
+}
+
+absl::Status PromptQueue::Push(QueuedPrompt prompt) {
+  MutexLock lock(mutex_);
+  if (closed_) return FailedPrecondition("the queue is closed");
+  if (Expired(prompt)) return absl::DeadlineExceededError("the deadline has passed");
+  const auto same = [&prompt](const QueuedPrompt& other) { return other.id == prompt.id; };
+  if (std::any_of(waiting_.begin(), waiting_.end(), same)) {
+    return Invalid("attempt %s waits already", prompt.id.ToString());
+  }
+  const int64_t tokens = Tokens(prompt);
+  const bool full = static_cast<int64_t>(waiting_.size()) >= limits_.max_prompts ||
+                    tokens_ + tokens > limits_.max_tokens;
+  if (full && (!waiting_.empty() || limits_.max_prompts < 1)) {
+    return Exhausted("the prefill queue is full: %d prompts, %d tokens", waiting_.size(), tokens_);
+  }
+  prompt.enqueued_ns = clock_.NowNs();
+  tokens_ += tokens;
+  waiting_.push_back(std::move(prompt));
+  work_.NotifyOne();
   return absl::OkStatus();
 }
 
-bool Queue::Remove(AttemptId id) {
-  const auto found = std::find_if(prompts_.begin(), prompts_.end(),
-                                  [&](const QueuedPrompt& prompt) { return prompt.id == id; });
-  if (found == prompts_.end()) return false;
-  tokens_ -= found->tokens;
-  prompts_.erase(found);
+bool PromptQueue::Remove(AttemptId id) {
+  MutexLock lock(mutex_);
+  const auto found = std::find_if(waiting_.begin(), waiting_.end(),
+                                  [id](const QueuedPrompt& prompt) { return prompt.id == id; });
+  if (found == waiting_.end()) return false;
+  tokens_ -= Tokens(*found);
+  waiting_.erase(found);
   return true;
 }
 
-std::vector<QueuedPrompt> Queue::Take(int64_t prompts_ahead, int64_t tokens_ahead) {
-  std::vector<int64_t> waiting;
-  for (const QueuedPrompt& prompt : prompts_) {
-    if (static_cast<int64_t>(waiting.size()) >= kBatchPrompts) break;
-    waiting.push_back(prompt.tokens);
-  }
-  const auto end = prompts_.begin() + PromptsToTake(waiting, prompts_ahead, tokens_ahead);
-  std::vector<QueuedPrompt> taken(prompts_.begin(), end);
-  prompts_.erase(prompts_.begin(), end);
-  for (const QueuedPrompt& prompt : taken) tokens_ -= prompt.tokens;
-  return taken;
+std::vector<QueuedPrompt> PromptQueue::TakeExpired() {
+  MutexLock lock(mutex_);
+  std::vector<QueuedPrompt> expired;
+  std::erase_if(waiting_, [&](QueuedPrompt& prompt) REQUIRES(mutex_) {
+    if (!Expired(prompt)) return false;
+    tokens_ -= Tokens(prompt);
+    expired.push_back(std::move(prompt));
+    return true;
+  });
+  return expired;
 }
 
-std::vector<QueuedPrompt> Queue::TakeExpired(int64_t now_ns) {
-  std::vector<QueuedPrompt> expired;
-  for (const QueuedPrompt& prompt : prompts_) {
-    if (prompt.deadline_ns != 0 && now_ns >= prompt.deadline_ns) expired.push_back(prompt);
+std::vector<QueuedPrompt> PromptQueue::TakeBatch(const BatchLimits& limits) {
+  MutexLock lock(mutex_);
+  std::vector<size_t> alive;
+  std::vector<int64_t> lengths;
+  for (size_t i = 0; i < waiting_.size(); ++i) {
+    if (Expired(waiting_[i])) continue;
+    alive.push_back(i);
+    lengths.push_back(Tokens(waiting_[i]));
   }
-  for (const QueuedPrompt& prompt : expired) Remove(prompt.id);
-  return expired;
+  const std::vector<size_t> chosen = ChooseBatch(lengths, limits);
+  std::vector<QueuedPrompt> batch;
+  for (const size_t index : chosen) {
+    batch.push_back(std::move(waiting_[alive[index]]));
+    tokens_ -= Tokens(batch.back());
+  }
+  for (auto index = chosen.rbegin(); index != chosen.rend(); ++index) {
+    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(alive[*index]));
+  }
+  return batch;
+}
+
+void PromptQueue::WaitForWork(int64_t timeout_ms) {
+  MutexLock lock(mutex_);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  while (waiting_.empty() && !closed_ && !woken_) {
+    if (!work_.WaitFor(mutex_, until - std::chrono::steady_clock::now())) break;
+  }
+  woken_ = false;
+}
+
+void PromptQueue::Wake() {
+  MutexLock lock(mutex_);
+  woken_ = true;
+  work_.NotifyAll();
+}
+
+std::vector<QueuedPrompt> PromptQueue::Close() {
+  MutexLock lock(mutex_);
+  closed_ = true;
+  tokens_ = 0;
+  std::vector<QueuedPrompt> rest(std::make_move_iterator(waiting_.begin()),
+                                 std::make_move_iterator(waiting_.end()));
+  waiting_.clear();
+  work_.NotifyAll();
+  return rest;
+}
+
+QueueDepth PromptQueue::depth() const {
+  MutexLock lock(mutex_);
+  return {static_cast<int64_t>(waiting_.size()), tokens_};
 }
 
 }  // namespace anchorage::prefill

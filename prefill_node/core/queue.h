@@ -1,57 +1,80 @@
-// Prompts that wait for the engine, first come first served.
+// Prompts that wait for their prefill: first in, first out, bounded, each with a deadline.
 #pragma once
 
 #include <cstdint>
 #include <deque>
-#include <span>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/clock.h"
 #include "common/ids.h"
+#include "common/mutex.h"
+#include "model/sampler.h"
+#include "prefill_node/core/batching.h"
 
 namespace anchorage::prefill {
 
-// A batch is one long prompt, or short ones that together are no longer than this.
-inline constexpr int64_t kBatchTokens = 2048;
-inline constexpr int64_t kBatchPrompts = 32;
-
-// How many prompts from the head of `waiting` (their token counts, in order) may join
-// `prompts_ahead` prompts of `tokens_ahead` tokens that were taken and have not started yet. At
-// least one when there are none.
-int64_t PromptsToTake(std::span<const int64_t> waiting, int64_t prompts_ahead,
-                      int64_t tokens_ahead);
-
 struct QueuedPrompt {
   AttemptId id;
-  int64_t tokens = 0;
-  int64_t enqueued_ns = 0;
-  int64_t deadline_ns = 0;  // 0: none
+  std::string request_id;  // for logs
+  std::vector<int32_t> prompt_ids;
+  int64_t max_new = 0;
+  model::SamplingParams sampling;
+  int64_t deadline_ns = 0;  // of the queue's clock; 0: none
+  int64_t enqueued_ns = 0;  // set by Push
 };
 
-// Bounded. One thread at a time.
-class Queue {
+struct QueueLimits {
+  int64_t max_prompts = 256;
+  int64_t max_tokens = int64_t{1} << 20;  // one prompt is always taken into an empty queue
+};
+
+struct QueueDepth {
+  int64_t prompts = 0;
+  int64_t tokens = 0;
+};
+
+// Thread-safe. `clock` must outlive it.
+class PromptQueue {
  public:
-  explicit Queue(int64_t max_prompts) : max_prompts_(max_prompts) {}
+  PromptQueue(const QueueLimits& limits, const Clock& clock) : limits_(limits), clock_(clock) {}
 
-  // ResourceExhausted: full.
-  absl::Status Push(const QueuedPrompt& prompt);
+  // ResourceExhausted: full. DeadlineExceeded: its time is over already. InvalidArgument: an
+  // attempt of that id waits already. FailedPrecondition: the queue is closed.
+  absl::Status Push(QueuedPrompt prompt);
 
-  // False when it is not here.
+  // Takes the attempt out. False: it does not wait here.
   bool Remove(AttemptId id);
 
-  // Removes what should join what is ahead; see PromptsToTake.
-  std::vector<QueuedPrompt> Take(int64_t prompts_ahead, int64_t tokens_ahead);
+  // Takes out everyone whose deadline has passed.
+  std::vector<QueuedPrompt> TakeExpired();
 
-  // Removes what has passed its deadline.
-  std::vector<QueuedPrompt> TakeExpired(int64_t now_ns);
+  // Takes the next batch out, which may be empty. Prompts whose deadline has passed stay for
+  // TakeExpired.
+  std::vector<QueuedPrompt> TakeBatch(const BatchLimits& limits);
 
-  int64_t size() const { return static_cast<int64_t>(prompts_.size()); }
-  int64_t tokens() const { return tokens_; }
+  // Blocks until somebody waits, the queue is closed, Wake was called or `timeout_ms` is over.
+  void WaitForWork(int64_t timeout_ms);
+  void Wake();
+
+  // Refuses new prompts from now on and hands out all that wait.
+  std::vector<QueuedPrompt> Close();
+
+  QueueDepth depth() const;
 
  private:
-  const int64_t max_prompts_;
-  std::deque<QueuedPrompt> prompts_;
-  int64_t tokens_ = 0;  // of all prompts
+  bool Expired(const QueuedPrompt& prompt) const;
+
+  const QueueLimits limits_;
+  const Clock& clock_;
+  mutable Mutex mutex_;
+  CondVar work_;
+  std::deque<QueuedPrompt> waiting_ GUARDED_BY(mutex_);
+  int64_t tokens_ GUARDED_BY(mutex_) = 0;
+  bool closed_ GUARDED_BY(mutex_) = false;
+  bool woken_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace anchorage::prefill
