@@ -1,0 +1,171 @@
+#include "kernels/reference/decode_attention.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "kernels/reference/residual.h"
+
+namespace anchorage::kernels::reference {
+namespace {
+
+void Rotate(const RopeView& rope, int64_t position, double* x) {
+  const int half = rope.head_dim / 2;
+  for (int j = 0; j < half; ++j) {
+    const double a = x[j];
+    const double b = x[half + j];
+    const double c = rope.cos[position * half + j];
+    const double s = rope.sin[position * half + j];
+    x[j] = a * c - b * s;
+    x[half + j] = b * c + a * s;
+  }
+}
+
+// The anchor of position t and its gamma.
+struct Link {
+  int anchor;
+  double gamma;
+};
+Link LinkOf(const CompactCacheView& cache, const CompactSide& side, int head, int64_t t) {
+  const int64_t prefix = cache.prefix_len();
+  const int selected = cache.num_anchors - cache.window_len;
+  if (t >= prefix) return {selected + static_cast<int>(t - prefix), 1.0};
+  const uint32_t* positions = cache.anchor_pos + int64_t{head} * selected;
+  const auto* found = std::find(positions, positions + selected, static_cast<uint32_t>(t));
+  if (found != positions + selected) return {static_cast<int>(found - positions), 1.0};
+
+  int anchor = side.idx[head * prefix + t];
+  if (side.idx_high != nullptr) {
+    anchor += static_cast<int>((side.idx_high[head * cache.num_words() + t / 64] >> (t % 64)) & 1)
+              << 8;
+  }
+  double norm = 0.0;
+  for (int d = 0; d < cache.head_dim; ++d) {
+    const double x =
+        ToFloat(side.anchor[(int64_t{head} * cache.num_anchors + anchor) * cache.head_dim + d]);
+    norm += x * x;
+  }
+  const double proj = double{side.proj_step[head]} * side.proj[head * prefix + t];
+  return {anchor, norm > 0.0 ? proj / std::sqrt(norm) : 0.0};
+}
+
+// x += s U^T lev(c) where position t has a residual.
+void AddResidual(const CompactCacheView& cache, const CompactSide& side, int head, int64_t t,
+                 double* x) {
+  if (t >= cache.prefix_len()) return;
+  const int64_t word = head * cache.num_words() + t / 64;
+  const uint64_t bit = uint64_t{1} << (t % 64);
+  if ((side.mask[word] & bit) == 0) return;
+  const int dim = cache.head_dim;
+  const int64_t slot =
+      int64_t{side.offset[head]} + side.prefix[word] + std::popcount(side.mask[word] & (bit - 1));
+  std::vector<double> residual(dim);
+  for (int i = 0; i < dim; ++i) {
+    residual[i] = DecodeCoordinate(dim, side.codes + slot * (dim / 4), ToFloat(side.scale[slot]),
+                                   CodePacking::kPlanar, i);
+  }
+  UnrotateResidual(dim, residual.data());
+  for (int i = 0; i < dim; ++i) x[i] += residual[i];
+}
+
+// One query's softmax attention, key by key.
+class Attention {
+ public:
+  Attention(int dim, const float* q) : dim_(dim), q_(q) {}
+
+  template <typename T>
+  void Add(const T& key_of, const T& value_of) {
+    double score = 0.0;
+    std::vector<double> value(dim_);
+    for (int d = 0; d < dim_; ++d) {
+      score += q_[d] * key_of(d);
+      value[d] = value_of(d);
+    }
+    scores_.push_back(score / std::sqrt(static_cast<double>(dim_)));
+    values_.push_back(std::move(value));
+  }
+
+  void Finish(double* out) const {
+    const double largest = *std::max_element(scores_.begin(), scores_.end());
+    double sum = 0.0;
+    std::fill(out, out + dim_, 0.0);
+    for (size_t t = 0; t < scores_.size(); ++t) {
+      const double weight = std::exp(scores_[t] - largest);
+      sum += weight;
+      for (int d = 0; d < dim_; ++d) out[d] += weight * values_[t][d];
+    }
+    for (int d = 0; d < dim_; ++d) out[d] /= sum;
+  }
+
+ private:
+  int dim_;
+  const float* q_;
+  std::vector<double> scores_;
+  std::vector<std::vector<double>> values_;
+};
+
+}  // namespace
+
+RebuiltKv Rebuild(const CompactCacheView& cache, const RopeView& rope) {
+  const int dim = cache.head_dim;
+  RebuiltKv rebuilt;
+  rebuilt.k.resize(cache.num_kv_heads * cache.seq_len * dim);
+  rebuilt.v.resize(rebuilt.k.size());
+  for (int head = 0; head < cache.num_kv_heads; ++head) {
+    for (int64_t t = 0; t < cache.seq_len; ++t) {
+      double* k = &rebuilt.k[(head * cache.seq_len + t) * dim];
+      double* v = &rebuilt.v[(head * cache.seq_len + t) * dim];
+      const Link key = LinkOf(cache, cache.key, head, t);
+      const Link value = LinkOf(cache, cache.value, head, t);
+      const int64_t anchors = int64_t{head} * cache.num_anchors;
+      for (int d = 0; d < dim; ++d) {
+        k[d] = key.gamma * ToFloat(cache.key.anchor[(anchors + key.anchor) * dim + d]);
+        v[d] = value.gamma * ToFloat(cache.value.anchor[(anchors + value.anchor) * dim + d]);
+      }
+      Rotate(rope, t, k);
+      AddResidual(cache, cache.key, head, t, k);
+      AddResidual(cache, cache.value, head, t, v);
+    }
+  }
+  return rebuilt;
+}
+
+void DecodeAttention(const DecodeAttentionShape& shape, int64_t count,
+                     const SequenceCache* sequences, const float* q, const RopeView& rope,
+                     double* out) {
+  const int dim = shape.head_dim;
+  const int group = shape.num_q_heads / shape.num_kv_heads;
+  for (int64_t i = 0; i < count; ++i) {
+    const SequenceCache& cache = sequences[i];
+    const bool compact = cache.prefix == SequenceCache::Prefix::kCompact;
+    const RebuiltKv rebuilt = compact ? Rebuild(cache.compact, rope) : RebuiltKv{};
+    const int64_t prefix = compact ? cache.compact.seq_len : cache.dense.seq_len;
+    for (int q_head = 0; q_head < shape.num_q_heads; ++q_head) {
+      const int head = q_head / group;
+      const int64_t row = (i * shape.num_q_heads + q_head) * dim;
+      Attention attention(dim, q + row);
+      const auto at = [](const auto* x) { return [x](int d) { return x[d]; }; };
+      const auto at_bf16 = [](const Bf16* x) { return [x](int d) { return ToFloat(x[d]); }; };
+      for (int64_t t = 0; t < prefix; ++t) {
+        const int64_t offset = (head * prefix + t) * dim;
+        if (compact) {
+          attention.Add(at(&rebuilt.k[offset]), at(&rebuilt.v[offset]));
+        } else {
+          attention.Add(at_bf16(cache.dense.k + offset), at_bf16(cache.dense.v + offset));
+        }
+      }
+      for (int64_t t = 0; t < cache.num_generated; ++t) {
+        const Bf16* block = cache.blocks[t / kGeneratedBlockTokens];
+        const int64_t in_block = t % kGeneratedBlockTokens;
+        const auto offset = [&](int side) {
+          return ((int64_t{side} * shape.num_kv_heads + head) * kGeneratedBlockTokens + in_block) *
+                 dim;
+        };
+        attention.Add(at_bf16(block + offset(0)), at_bf16(block + offset(1)));
+      }
+      attention.Finish(out + row);
+    }
+  }
+}
+
+}  // namespace anchorage::kernels::reference
