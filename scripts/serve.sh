@@ -74,8 +74,8 @@ prepare() {
 # start_processes: the flags of the three programs stand here and nowhere else in the scripts.
 start_processes() {
   local bin="$ANCHORAGE_BUILD_DIR/bin" index control data admin
-  local common=(--model "$model") worker=() prefills=() decodes=()
-  worker=(--transport "$transport" --kv "$kv" --ratio "$ratio")
+  local common=(--model "$model" --kv "$kv" --ratio "$ratio") worker=(--transport "$transport")
+  local prefills=() decodes=()
   [[ -z "$threads" ]] || worker+=(--threads "$threads")
   next_port=$((port + 1))
   mkdir -p "$ANCHORAGE_RUN_DIR"

@@ -155,8 +155,8 @@ class Cluster:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.model = pathlib.Path(model)
         self.environment = {**os.environ, **(environment or {})}
-        worker = ["--model", str(model), "--transport", transport, "--kv", kv, "--ratio", str(ratio),
-                  "--threads", str(threads)]
+        common = ["--model", str(model), "--kv", kv, "--ratio", str(ratio)]
+        worker = [*common, "--transport", transport, "--threads", str(threads)]
         ports = iter(free_ports(2 + 2 * prefill + 3 * decode))
 
         def address():
@@ -178,7 +178,7 @@ class Cluster:
         self.address = address()
         self.url = f"http://{self.address}"
         self.router = self._process(
-            "router", address(), ["--listen", self.address, "--model", str(model),
+            "router", address(), ["--listen", self.address, *common,
                                   "--prefill", ",".join(prefill_controls),
                                   "--decode", ",".join(decode_controls), *router_flags])
 

@@ -38,7 +38,7 @@ class Room:
     uses: set  # third-party libraries that it may include
 
 
-# A file belongs to the room with the longest path that its own path starts with.
+# A file belongs to the room with the longest path that its own path, without suffix, starts with.
 ROOMS = {
     "proto": Room(set(), {"protobuf"}),
     "common": Room(set(), {"absl"}),
@@ -47,12 +47,13 @@ ROOMS = {
     "text": Room({"common", "files"}, {"absl", "json", "utf8proc"}),
     "kernels": Room(set(), {"cuda"}),
     "kv/plan": Room(set(), set()),
+    "kv/plan_flags": Room({"kv/plan", "common"}, {"absl"}),
     "kv": Room({"kv/plan", "common", "kernels"}, {"absl", "xxhash"}),
     "model": Room({"common", "files", "kernels", "kv", "kv/plan"}, {"absl", "cuda", "xxhash"}),
     "transport": Room({"common", "observe", "proto"},
                       {"absl", "boost", "cuda", "protobuf", "ucx", "xxhash"}),
-    "worker": Room({"common", "observe", "proto", "files", "text", "kernels", "kv", "kv/plan", "model",
-                    "transport"}, {"absl", "boost", "protobuf", "spdlog"}),
+    "worker": Room({"common", "observe", "proto", "files", "text", "kernels", "kv", "kv/plan", "kv/plan_flags",
+                    "model", "transport"}, {"absl", "boost", "protobuf", "spdlog"}),
     "prefill_node/core": Room({"common", "observe", "files", "kernels", "kv", "kv/plan", "model"},
                               {"absl", "cuda"}),
     "prefill_node": Room({"prefill_node/core", "worker", "common", "observe", "proto", "files", "text",
@@ -63,7 +64,8 @@ ROOMS = {
     "decode_node": Room({"decode_node/core", "worker", "common", "observe", "proto", "files", "text",
                          "kernels", "kv", "kv/plan", "model", "transport"},
                         {"absl", "boost", "cuda", "prometheus", "protobuf", "spdlog", "xxhash"}),
-    "router": Room({"common", "observe", "proto", "transport", "text", "files", "kv/plan"},
+    "router": Room({"common", "observe", "proto", "transport", "text", "files", "kv/plan",
+                    "kv/plan_flags"},
                    {"absl", "boost", "json", "prometheus", "protobuf", "spdlog"}),
     "tools": Room(ALL, ALL),
     "bench": Room(ALL, ALL),
@@ -77,8 +79,8 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
 
 
 def room_of(path):
-    parts = pathlib.PurePath(path).parts
-    for length in range(len(parts) - 1, 0, -1):
+    parts = pathlib.PurePath(path).with_suffix("").parts
+    for length in range(len(parts), 0, -1):
         name = "/".join(parts[:length])
         if name in ROOMS:
             return name
