@@ -74,6 +74,7 @@ absl::Status DecodeNode::Start() {
   observe::LogInfo("", "self-test of %s passed: %s", settings_.transport, lanes);
   ASSIGN_OR_RETURN(data_,
                    transport::MakeDataPlane(settings_.transport, {.listen = options_.data_address,
+                                                                  .interface_host = {},
                                                                   .auth_token = settings_.token,
                                                                   .receiver = receiver_.get()}));
   proto::Hello hello;

@@ -1,0 +1,116 @@
+// The prefill node as a process: queue and engine behind a control channel, shipping each finished
+// layer over the data plane.
+//
+//   io thread      control messages, queue, answers to the routers, timers
+//   engine thread  the prefill engine                       (engine_thread.h)
+//   data thread    transfers and their verdicts             (shipment.h)
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "common/clock.h"
+#include "common/ids.h"
+#include "kernels/stream.h"
+#include "model/finish.h"
+#include "prefill_node/core/accountant.h"
+#include "prefill_node/core/engine.h"
+#include "prefill_node/core/queue.h"
+#include "prefill_node/engine_thread.h"
+#include "prefill_node/job.h"
+#include "prefill_node/metrics.h"
+#include "proto/worker.pb.h"
+#include "transport/control/channel.h"
+#include "transport/data/data_plane.h"
+#include "transport/event_loop.h"
+#include "worker/program.h"
+#include "worker/transfer_metrics.h"
+
+namespace anchorage::prefill {
+
+struct NodeOptions {
+  QueueLimits queue;
+  int64_t chunk_tokens = 2048;
+  std::string data_host;  // the interface over which KV leaves
+};
+
+class PrefillNode : public worker::Node, public transport::ControlHandler {
+ public:
+  // All references must outlive the node.
+  static absl::StatusOr<std::unique_ptr<PrefillNode>> Create(const worker::Settings& settings,
+                                                             const NodeOptions& options,
+                                                             const worker::LoadedModel& model,
+                                                             transport::EventLoop& loop,
+                                                             observe::MetricsRegistry& registry);
+  ~PrefillNode() override;
+
+  // worker::Node
+  absl::Status Start() override;
+  absl::Status Live() const override;
+  absl::Status Ready() const override;
+  void Drain() override;
+  bool Idle() const override;
+  void Stop() override;
+
+  // transport::ControlHandler
+  absl::Status OnHello(const proto::Hello& hello) override;
+  void OnUp(transport::ControlChannelPtr channel) override;
+  void OnMessage(transport::ControlChannelPtr channel, proto::Envelope message) override;
+  void OnDown(transport::ControlChannelPtr channel, absl::Status reason) override;
+
+ private:
+  using JobPtr = std::shared_ptr<Job>;
+
+  PrefillNode(const worker::Settings& settings, const NodeOptions& options,
+              const worker::LoadedModel& model, transport::EventLoop& loop,
+              observe::MetricsRegistry& registry);
+
+  absl::Status CreateEngine(const worker::LoadedModel& model);
+  void OnEnqueue(const transport::ControlChannelPtr& router, proto::Enqueue& enqueue);
+  void OnStart(const transport::ControlChannelPtr& router, const proto::StartPrefill& start);
+  void OnCancel(const transport::ControlChannelPtr& router, const proto::Cancel& cancel);
+  void OnPrefilled(const JobPtr& job);
+  void OnShipped(AttemptId id, const absl::Status& status);
+  std::shared_ptr<Shipment> MakeShipment(const Job& job, const proto::StartPrefill& start);
+
+  absl::Status Enqueue(const Job& job, const proto::Enqueue& enqueue);
+  // Takes the next batch from the queue, unless one is ahead of the engine already, and asks for
+  // its memory.
+  void TakeFromQueue();
+  void Take(QueuedPrompt prompt);
+  void CancelJob(const JobPtr& job, const absl::Status& why, const char* stage);
+  void SendDone(const Job& job, model::Finish finish);
+  void EndJob(const JobPtr& job, const absl::Status& status, const char* stage);
+  void ExpireDeadlines();
+  void PushState(bool always);
+  proto::Envelope StateMessage() const;
+
+  const worker::Settings settings_;
+  const NodeOptions options_;
+  const model::Model& model_;
+  const BootId boot_;
+  const proto::Identity identity_;
+  transport::EventLoop& loop_;
+  observe::MetricsRegistry& registry_;
+  Metrics metrics_;
+  worker::TransferMetrics transfers_;
+  Gauges gauges_;
+  kernels::Stream stream_;
+  MemoryAccountant accountant_;
+  PromptQueue queue_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<EngineThread> engine_thread_;
+  std::unique_ptr<transport::DataPlane> data_;
+  std::unique_ptr<transport::ControlServer> control_;
+
+  std::atomic<bool> started_{false};
+  std::atomic<bool> draining_{false};
+  std::atomic<bool> stopping_{false};
+  std::unordered_map<AttemptId, JobPtr> jobs_;                          // io thread
+  std::unordered_map<uint64_t, transport::ControlChannelPtr> routers_;  // by boot id; io thread
+  std::string last_state_;                                              // io thread
+};
+
+}  // namespace anchorage::prefill
