@@ -72,11 +72,11 @@ absl::Status DecodeNode::Start() {
   ASSIGN_OR_RETURN(const std::string lanes,
                    transport::SelfTest(settings_.transport, data_address.host));
   observe::LogInfo("", "self-test of %s passed: %s", settings_.transport, lanes);
-  ASSIGN_OR_RETURN(data_,
-                   transport::MakeDataPlane(settings_.transport, {.listen = options_.data_address,
-                                                                  .interface_host = {},
-                                                                  .auth_token = settings_.token,
-                                                                  .receiver = receiver_.get()}));
+  transport::DataPlaneOptions data;
+  data.listen = options_.data_address;
+  data.auth_token = settings_.token;
+  data.receiver = receiver_.get();
+  ASSIGN_OR_RETURN(data_, transport::MakeDataPlane(settings_.transport, data));
   proto::Hello hello;
   hello.set_role(proto::ROLE_DECODE);
   hello.set_token(settings_.token);

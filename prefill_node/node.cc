@@ -61,10 +61,10 @@ absl::Status PrefillNode::Start() {
   ASSIGN_OR_RETURN(const std::string lanes,
                    transport::SelfTest(settings_.transport, options_.data_host));
   observe::LogInfo("", "self-test of %s passed: %s", settings_.transport, lanes);
-  ASSIGN_OR_RETURN(
-      data_, transport::MakeDataPlane(settings_.transport, {.listen = {},
-                                                            .interface_host = options_.data_host,
-                                                            .auth_token = settings_.token}));
+  transport::DataPlaneOptions data;
+  data.auth_token = settings_.token;
+  data.interface_host = options_.data_host;
+  ASSIGN_OR_RETURN(data_, transport::MakeDataPlane(settings_.transport, data));
   engine_thread_ = std::make_unique<EngineThread>(
       *engine_, [this](JobPtr job) { loop_.Post([this, job] { OnPrefilled(job); }); });
   proto::Hello hello;
