@@ -7,9 +7,8 @@
 namespace anchorage::kernels {
 namespace {
 
-// A task of Gemm: rows whose slice of `a` stays in the second-level cache, times some panels.
+// Rows of a task of Gemm: their slice of `a` stays in the second-level cache.
 constexpr int64_t kGemmTaskRows = 192;
-constexpr int64_t kGemmTaskOutputs = 8 * kPanelOutputs;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -23,6 +22,14 @@ int64_t MatmulTaskOutputs(int64_t outputs, int num_threads) {
   constexpr int64_t kTasksPerThread = 8;
   const int64_t even = CeilDiv(outputs, num_threads * kTasksPerThread);
   return std::clamp<int64_t>(CeilDiv(even, 16) * 16, 32, 512);
+}
+
+// Outputs of one task of Gemm, whole panels: as many as share a slice of `a` usefully, fewer when
+// the product is so small that the threads would not all have some.
+int64_t GemmTaskOutputs(int64_t outputs, int64_t row_blocks, int num_threads) {
+  constexpr int64_t kTasksPerThread = 6;
+  const int64_t even = CeilDiv(outputs * row_blocks, num_threads * kTasksPerThread);
+  return std::clamp<int64_t>(CeilDiv(even, kPanelOutputs), 2, 8) * kPanelOutputs;
 }
 
 }  // namespace
@@ -48,13 +55,14 @@ Status Gemm(int64_t m, const float* a, int64_t a_stride, const PackedWeights& we
     return Status::kInvalidShape;
   }
   const MatmulKernels& kernels = *ActiveKernels().matmul;
-  const int64_t column_groups = CeilDiv(weights.rows, kGemmTaskOutputs);
-  stream.ParallelFor(CeilDiv(m, kGemmTaskRows) * column_groups, [&](int64_t task, int) {
+  const int64_t row_blocks = CeilDiv(m, kGemmTaskRows);
+  const int64_t step = GemmTaskOutputs(weights.rows, row_blocks, stream.num_threads());
+  const int64_t column_groups = CeilDiv(weights.rows, step);
+  stream.ParallelFor(row_blocks * column_groups, [&](int64_t task, int) {
     const int64_t row = task / column_groups * kGemmTaskRows;
-    const int64_t output = task % column_groups * kGemmTaskOutputs;
-    kernels.gemm(std::min(kGemmTaskRows, m - row),
-                 std::min(kGemmTaskOutputs, weights.rows - output), weights.cols,
-                 a + row * a_stride, a_stride, weights.data + output * weights.cols,
+    const int64_t output = task % column_groups * step;
+    kernels.gemm(std::min(kGemmTaskRows, m - row), std::min(step, weights.rows - output),
+                 weights.cols, a + row * a_stride, a_stride, weights.data + output * weights.cols,
                  c + row * c_stride + output, c_stride, accumulate);
   });
   return Status::kOk;

@@ -32,6 +32,7 @@ enum class Status : uint8_t {
 // How a weight matrix is stored. Rows are outputs, columns are inputs; rows are contiguous.
 //   kQ4_1  blocks of 32: fp16 d, fp16 m, 16 bytes of nibbles (low = j, high = j + 16); x = d q + m
 //   kQ8_0  blocks of 32: fp16 d, 32 x int8; x = d q
+// As floats they are the same bits everywhere: d q is exact in float, d q + m is rounded once.
 enum class WeightType : uint8_t { kF32, kF16, kQ4_1, kQ8_0 };
 
 // Weights as they lie in the model file.
