@@ -1,0 +1,481 @@
+#include "kernels/decode_attention.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/reference/decode_attention.h"
+#include "kernels/residual.h"
+#include "tests/kernels/kernel_testing.h"
+
+namespace anchorage::kernels {
+namespace {
+
+class DecodeAttentionTest : public IsaTest {};
+
+struct Shape {
+  DecodeAttentionShape attention;
+  int64_t seq_len = 0;
+  int num_anchors = 0;
+  int window_len = 32;
+  int64_t num_generated = 0;
+  float key_bias = 0.0f;
+
+  std::string Name() const {
+    return "Gqa" + std::to_string(attention.num_q_heads / attention.num_kv_heads) + "_Hd" +
+           std::to_string(attention.head_dim) + "_Anchors" + std::to_string(num_anchors) + "_Len" +
+           std::to_string(seq_len) + "_Gen" + std::to_string(num_generated) + "_Bias" +
+           std::to_string(static_cast<int>(key_bias));
+  }
+};
+
+const std::vector<Shape>& Shapes() {
+  static const std::vector<Shape> shapes = {
+      {{9, 3, 64}, 129, 40, 32, 1},
+      {{9, 3, 64}, 500, 64, 32, 33},
+      {{4, 4, 64}, 1000, 64, 32, 0},
+      {{8, 2, 128}, 1000, 300, 32, 70},
+      {{7, 1, 80}, 500, 33, 32, 5},
+      {{3, 1, 96}, 4097, 512, 32, 100},
+      {{2, 1, 256}, 500, 257, 32, 31},
+      {{9, 1, 64}, 2113, 64, 64, 32},
+      {{3, 1, 64}, 500, 64, 32, 10, 300.0f},
+      {{1, 1, 8}, 3, 2, 1, 0},
+      {{2, 2, 72}, 300, 40, 16, 3},
+      {{1, 1, 64}, 66, 2, 2, 2100},
+      {{2, 1, 64}, 0, 0, 0, 77},  // dense only: nothing but generated tokens
+  };
+  return shapes;
+}
+
+std::vector<Bf16> BiasedKeys(int64_t count, int head_dim, float bias, uint32_t seed) {
+  std::vector<Bf16> keys = RandomBf16(count, seed);
+  for (int64_t i = head_dim / 2 - 1; i < count; i += head_dim) {
+    keys[i] = ToBf16(ToFloat(keys[i]) + bias);
+  }
+  return keys;
+}
+
+// One side of a random compact cache. Anchors of index 1 are zero; every fourth position has a
+// residual, exact ones none; projection codes reach gammas of about +-1.5.
+struct TestSide {
+  std::vector<Bf16> anchor;
+  std::vector<uint8_t> idx;
+  std::vector<uint64_t> idx_high;
+  std::vector<int8_t> proj;
+  std::vector<float> proj_step;
+  std::vector<uint64_t> mask;
+  std::vector<uint32_t> prefix;
+  std::vector<uint32_t> offset = {0};
+  std::vector<uint8_t> codes;
+  std::vector<Bf16> scale;
+
+  CompactSide view() const {
+    return {anchor.data(), idx.data(),       idx_high.empty() ? nullptr : idx_high.data(),
+            proj.data(),   proj_step.data(), mask.data(),
+            prefix.data(), offset.data(),    codes.data(),
+            scale.data()};
+  }
+};
+
+class TestCompactCache {
+ public:
+  TestCompactCache(const Shape& shape, uint32_t seed) : engine_(seed) {
+    view_.num_kv_heads = shape.attention.num_kv_heads;
+    view_.head_dim = shape.attention.head_dim;
+    view_.seq_len = shape.seq_len;
+    view_.num_anchors = shape.num_anchors;
+    view_.window_len = shape.window_len;
+    for (int head = 0; head < view_.num_kv_heads; ++head) ChooseAnchors();
+    const int64_t anchors = int64_t{view_.num_kv_heads} * shape.num_anchors * view_.head_dim;
+    key_.anchor = BiasedKeys(anchors, view_.head_dim, shape.key_bias, seed + 1);
+    value_.anchor = RandomBf16(anchors, seed + 2);
+    Fill(key_);
+    Fill(value_);
+    view_.anchor_pos = positions_.data();
+    view_.key = key_.view();
+    view_.value = value_.view();
+  }
+  TestCompactCache(const TestCompactCache&) = delete;
+
+  const CompactCacheView& view() const { return view_; }
+
+ private:
+  void ChooseAnchors() {
+    std::vector<uint32_t> all(view_.prefix_len());
+    for (size_t t = 0; t < all.size(); ++t) all[t] = static_cast<uint32_t>(t);
+    std::shuffle(all.begin(), all.end(), engine_);
+    all.resize(view_.num_anchors - view_.window_len);
+    std::sort(all.begin(), all.end());
+    positions_.insert(positions_.end(), all.begin(), all.end());
+  }
+
+  bool IsAnchor(int head, int64_t t) const {
+    const int selected = view_.num_anchors - view_.window_len;
+    const auto first = positions_.begin() + head * selected;
+    return std::binary_search(first, first + selected, static_cast<uint32_t>(t));
+  }
+
+  void Fill(TestSide& side) {
+    const int dim = view_.head_dim;
+    if (view_.num_anchors > 1) {
+      std::fill(side.anchor.begin() + dim, side.anchor.begin() + 2 * dim, Bf16{});
+    }
+    if (view_.num_anchors > 256) side.idx_high.resize(view_.num_kv_heads * view_.num_words());
+    for (int head = 0; head < view_.num_kv_heads; ++head) {
+      side.proj_step.push_back(1.5f * std::sqrt(static_cast<float>(dim)) / 127);
+      FillHead(head, side);
+      side.offset.push_back(static_cast<uint32_t>(side.scale.size()));
+    }
+  }
+
+  void FillHead(int head, TestSide& side) {
+    const int64_t words = head * view_.num_words();
+    for (int64_t t = 0; t < view_.prefix_len(); ++t) {
+      if (t % 64 == 0) {
+        side.mask.push_back(0);
+        side.prefix.push_back(static_cast<uint32_t>(side.scale.size()) - side.offset.back());
+      }
+      const auto anchor = static_cast<uint32_t>(engine_() % view_.num_anchors);
+      side.idx.push_back(static_cast<uint8_t>(anchor));
+      side.proj.push_back(static_cast<int8_t>(engine_() % 255 - 127));
+      if (anchor > 255) side.idx_high[words + t / 64] |= uint64_t{1} << (t % 64);
+      if (IsAnchor(head, t) || engine_() % 4 != 0) continue;
+      side.mask.back() |= uint64_t{1} << (t % 64);
+      for (int i = 0; i < view_.head_dim / 4; ++i) {
+        side.codes.push_back(static_cast<uint8_t>(engine_()));
+      }
+      side.scale.push_back(ToBf16(static_cast<float>(engine_() % 100) / 100.0f));
+    }
+  }
+
+  std::mt19937 engine_;
+  CompactCacheView view_;
+  std::vector<uint32_t> positions_;
+  TestSide key_;
+  TestSide value_;
+};
+
+// A sequence with its memory.
+class TestSequence {
+ public:
+  TestSequence(const Shape& shape, SequenceCache::Prefix prefix, uint32_t seed) {
+    const int64_t row = int64_t{shape.attention.num_kv_heads} * shape.attention.head_dim;
+    cache_.prefix = prefix;
+    if (prefix == SequenceCache::Prefix::kCompact) {
+      compact_ = std::make_unique<TestCompactCache>(shape, seed);
+      cache_.compact = compact_->view();
+    } else {
+      k_ = BiasedKeys(row * shape.seq_len, shape.attention.head_dim, shape.key_bias, seed + 1);
+      v_ = RandomBf16(row * shape.seq_len, seed + 2);
+      cache_.dense = {k_.data(), v_.data(), shape.seq_len};
+    }
+    cache_.num_generated = shape.num_generated;
+    for (int64_t t = 0; t < shape.num_generated; t += kGeneratedBlockTokens) {
+      blocks_.push_back(RandomBf16(2 * row * kGeneratedBlockTokens, seed + 3 + t));
+      block_pointers_.push_back(blocks_.back().data());
+    }
+    cache_.blocks = block_pointers_.data();
+  }
+
+  const SequenceCache& cache() const { return cache_; }
+
+ private:
+  SequenceCache cache_;
+  std::unique_ptr<TestCompactCache> compact_;
+  std::vector<Bf16> k_;
+  std::vector<Bf16> v_;
+  std::vector<std::vector<Bf16>> blocks_;
+  std::vector<const Bf16*> block_pointers_;
+};
+
+std::vector<float> Attend(const DecodeAttentionShape& shape,
+                          const std::vector<SequenceCache>& sequences, const std::vector<float>& q,
+                          const RopeView& rope, Stream& stream, int max_anchors = 512) {
+  std::vector<float> out(q.size(), NAN);
+  // Scratch comes with whatever was in it; NaN shows a read of what was not written.
+  std::vector<float> scratch(
+      DecodeAttentionScratchBytes(shape, max_anchors, stream.num_threads()) / 4, NAN);
+  EXPECT_EQ(
+      DecodeAttention(shape, static_cast<int64_t>(sequences.size()), sequences.data(), q.data(),
+                      rope, out.data(), reinterpret_cast<std::byte*>(scratch.data()), stream),
+      Status::kOk);
+  return out;
+}
+
+void ExpectAgreesWithReference(const Shape& shape, SequenceCache::Prefix prefix, Stream& stream) {
+  SCOPED_TRACE(shape.Name() + (prefix == SequenceCache::Prefix::kDense ? "_Dense" : "_Compact"));
+  const DecodeAttentionShape& attention = shape.attention;
+  const TestRope rope(attention.head_dim, shape.seq_len + 1);
+  const TestSequence sequence(shape, prefix, 40);
+  const auto q = RandomFloats(int64_t{attention.num_q_heads} * attention.head_dim, 41);
+  const std::vector<float> out =
+      Attend(attention, {sequence.cache()}, q, rope.view(), stream, shape.num_anchors);
+  std::vector<double> expected(q.size());
+  reference::DecodeAttention(attention, 1, &sequence.cache(), q.data(), rope.view(),
+                             expected.data());
+  // A score sums D terms of sizes below 5 x (5 x 1.5 or the bias) over sqrt(D), and a residual of
+  // at most 1.5 a coordinate; its angle comes in two parts, each rounded. Softmax turns its error
+  // into a relative one of weights, of values below 5 x 1.5 + 1.5 x 5. Sums over tokens (up to
+  // 4,200 positive weights, in tiles of 64) keep the relative error of a few tens of roundings.
+  const double score_error =
+      2 * (5 * 1.5 * std::sqrt(attention.head_dim) + 60 + 5 * 4 * shape.key_bias) * kUnit;
+  const double tolerance = 15 * (2 * score_error + 128 * kUnit);
+  for (size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], expected[i], tolerance) << i;
+}
+
+TEST_P(DecodeAttentionTest, DenseAgreesWithReference) {
+  Stream stream(2);
+  for (const Shape& shape : Shapes()) {
+    ExpectAgreesWithReference(shape, SequenceCache::Prefix::kDense, stream);
+  }
+}
+
+TEST_P(DecodeAttentionTest, CompactAgreesWithReference) {
+  Stream stream(2);
+  for (const Shape& shape : Shapes()) {
+    if (shape.seq_len == 0) continue;
+    ExpectAgreesWithReference(shape, SequenceCache::Prefix::kCompact, stream);
+  }
+}
+
+// A cache of three positions with D = 8: position 0 is selected, position 2 is the window, and
+// position 1 is 0.5 x anchor 0 on both sides plus a residual of scale 2. All codes are 3, so the
+// rotated residual is 2 x outer everywhere, and U^T takes it to sqrt(8) x 2 x outer at coordinate 0
+// (the first row of H is all ones).
+struct HandCache {
+  std::vector<Bf16> key_anchor = std::vector<Bf16>(16);
+  std::vector<Bf16> value_anchor = std::vector<Bf16>(16);
+  uint32_t position = 0;
+  uint8_t idx[2] = {1, 0};  // that of an anchor's own position is not read
+  int8_t proj[2] = {-100, 6};
+  float key_step = 1.0f;
+  float value_step = 0.25f;
+  uint64_t mask = 2;
+  uint64_t no_mask = 0;
+  uint32_t prefix = 0;
+  uint32_t offset[2] = {0, 1};
+  uint32_t no_offset[2] = {0, 0};
+  uint8_t codes[2] = {0xff, 0xff};
+  Bf16 scale = ToBf16(2.0f);
+
+  CompactCacheView View(bool key_residual, bool value_residual) const {
+    CompactCacheView view;
+    view.num_kv_heads = 1;
+    view.head_dim = 8;
+    view.seq_len = 3;
+    view.num_anchors = 2;
+    view.window_len = 1;
+    view.anchor_pos = &position;
+    view.key = {key_anchor.data(),
+                idx,
+                nullptr,
+                proj,
+                &key_step,
+                key_residual ? &mask : &no_mask,
+                &prefix,
+                key_residual ? offset : no_offset,
+                codes,
+                &scale};
+    view.value = {value_anchor.data(),
+                  idx,
+                  nullptr,
+                  proj,
+                  &value_step,
+                  value_residual ? &mask : &no_mask,
+                  &prefix,
+                  value_residual ? offset : no_offset,
+                  codes,
+                  &scale};
+    return view;
+  }
+};
+
+std::vector<float> AttendByHand(const CompactCacheView& view, const std::vector<float>& q) {
+  SequenceCache cache;
+  cache.prefix = SequenceCache::Prefix::kCompact;
+  cache.compact = view;
+  Stream stream(1);
+  const std::vector<float> ones(3 * 4, 1.0f);
+  const std::vector<float> zeros(3 * 4, 0.0f);
+  return Attend({1, 1, 8}, {cache}, q, {ones.data(), zeros.data(), 8, 3}, stream);
+}
+
+// Eq. 3, values: with q = 0 the output is the mean of V_0 = a, V_1 = 0.5 a + residual and V_2 = w.
+// |a| = 3 and proj = 6 x 0.25 = 1.5, so gamma = 0.5.
+TEST_P(DecodeAttentionTest, ValuesByHand) {
+  HandCache hand;
+  hand.value_anchor[1] = ToBf16(3.0f);
+  hand.value_anchor[8 + 2] = ToBf16(5.0f);
+  const std::vector<float> q(8, 0.0f);
+  const std::vector<float> plain = AttendByHand(hand.View(false, false), q);
+  const std::vector<float> with = AttendByHand(hand.View(false, true), q);
+  const float residual = ResidualSign(0) * std::sqrt(8.0f) * 2 * kOuterLevel;
+  const float expected[8] = {0, 4.5f / 3, 5.0f / 3};
+  for (int d = 0; d < 8; ++d) {
+    EXPECT_NEAR(plain[d], expected[d], 5 * 8 * kUnit) << d;
+    EXPECT_NEAR(with[d], expected[d] + (d == 0 ? residual / 3 : 0), 9 * 16 * kUnit) << d;
+  }
+}
+
+// Eq. 3, keys: q = sqrt(8) (0, ln 2 / 6, 0, ...) gives K_0 = 12 e_1 the score ln 4, K_1 (proj 6 of
+// |a| = 12, gamma 0.5) the score ln 2 and K_2 = 0 the score 0: weights 4/7, 2/7 and 1/7.
+TEST_P(DecodeAttentionTest, KeysByHand) {
+  HandCache hand;
+  hand.key_anchor[1] = ToBf16(12.0f);
+  hand.value_anchor[3] = ToBf16(3.0f);      // V_0 = 3 e_3, V_1 = 1.5 e_3
+  hand.value_anchor[8 + 2] = ToBf16(7.0f);  // V_2 = 7 e_2
+  std::vector<float> q(8, 0.0f);
+  q[1] = static_cast<float>(std::sqrt(8.0) * std::log(2.0) / 6);
+  const std::vector<float> out = AttendByHand(hand.View(false, false), q);
+  EXPECT_NEAR(out[3], (4 * 3 + 2 * 1.5) / 7, 3 * 16 * kUnit);
+  EXPECT_NEAR(out[2], 1.0, 7 * 16 * kUnit);
+
+  // A residual adds sqrt(8) x 2 x outer x sign to coordinate 0 of K_1: with q_0 chosen so that it
+  // adds ln 3 to the score, the weights are 4, 6 and 1 elevenths.
+  q[0] = static_cast<float>(std::log(3.0) / (2 * kOuterLevel) * ResidualSign(0));
+  const std::vector<float> with = AttendByHand(hand.View(true, false), q);
+  EXPECT_NEAR(with[3], (4 * 3 + 6 * 1.5) / 11, 3 * 32 * kUnit);
+  EXPECT_NEAR(with[2], 7.0 / 11, 7 * 32 * kUnit);
+}
+
+// Where every position is an anchor and RoPE does nothing, the anchors in order of position are the
+// dense cache.
+TEST_P(DecodeAttentionTest, ExactPositionsGiveWhatTheDenseCacheGives) {
+  Stream stream(2);
+  const Shape shape = {{6, 2, 64}, 200, 200, 32, 40};
+  const TestSequence compact(shape, SequenceCache::Prefix::kCompact, 50);
+  SequenceCache dense = compact.cache();
+  dense.prefix = SequenceCache::Prefix::kDense;
+  dense.dense = {dense.compact.key.anchor, dense.compact.value.anchor, 200};
+  const std::vector<float> ones(200 * 32, 1.0f);
+  const std::vector<float> zeros(200 * 32, 0.0f);
+  const RopeView rope = {ones.data(), zeros.data(), 64, 200};
+  const auto q = RandomFloats(6 * 64, 51);
+  const auto out = Attend(shape.attention, {compact.cache()}, q, rope, stream);
+  const auto expected = Attend(shape.attention, {dense}, q, rope, stream);
+  for (size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], expected[i], 1000 * kUnit) << i;
+}
+
+// All keys equal: the weights are uniform, whatever the query.
+TEST_P(DecodeAttentionTest, EqualKeysAverageTheValues) {
+  Stream stream(1);
+  const int64_t len = 500;
+  const std::vector<Bf16> k(len * 64, ToBf16(0.5f));
+  const std::vector<Bf16> v = RandomBf16(len * 64, 60);
+  SequenceCache cache;
+  cache.dense = {k.data(), v.data(), len};
+  const auto q = RandomFloats(64, 61);
+  const TestRope rope(64, 1);
+  const auto out = Attend({1, 1, 64}, {cache}, q, rope.view(), stream);
+  for (int d = 0; d < 64; ++d) {
+    double mean = 0;
+    for (int64_t t = 0; t < len; ++t) mean += double{ToFloat(v[t * 64 + d])} / len;
+    ASSERT_NEAR(out[d], mean, 5 * 64 * kUnit) << d;
+  }
+}
+
+TEST_P(DecodeAttentionTest, BitsDependOnOwnQueryAndCacheAlone) {
+  const DecodeAttentionShape attention = {9, 3, 64};
+  const int64_t row = 9 * 64;
+  const int64_t longest = kSanitized ? 2200 : 5000;
+  std::vector<std::unique_ptr<TestSequence>> owned;
+  const auto add = [&](Shape shape, SequenceCache::Prefix prefix) {
+    shape.attention = attention;
+    owned.push_back(std::make_unique<TestSequence>(shape, prefix, 70 + 10 * owned.size()));
+  };
+  add({{}, longest, 64, 32, 100}, SequenceCache::Prefix::kCompact);
+  add({{}, 129, 40, 32, 0}, SequenceCache::Prefix::kDense);
+  add({{}, 700, 300, 32, 33}, SequenceCache::Prefix::kCompact);
+  add({{}, 0, 0, 0, 5}, SequenceCache::Prefix::kDense);
+  add({{}, longest, 0, 0, 2100}, SequenceCache::Prefix::kDense);
+  std::vector<SequenceCache> caches;
+  for (const auto& sequence : owned) caches.push_back(sequence->cache());
+
+  const auto q = RandomFloats(static_cast<int64_t>(caches.size()) * row, 71);
+  const TestRope rope(64, longest);
+  Stream one(1);
+  const auto together = Attend(attention, caches, q, rope.view(), one);
+  for (int threads : {2, 3}) {
+    Stream stream(threads);
+    const auto more = Attend(attention, caches, q, rope.view(), stream);
+    EXPECT_TRUE(SameBits(together.data(), more.data(), together.size())) << threads;
+  }
+  for (size_t i = 0; i < caches.size(); ++i) {
+    const std::vector<float> own(&q[i * row], &q[i * row] + row);
+    const auto alone = Attend(attention, {caches[i]}, own, rope.view(), one);
+    EXPECT_TRUE(SameBits(&together[i * row], alone.data(), row)) << i;
+  }
+  // Last first: the order in the batch, and more tasks than one wave holds.
+  std::vector<SequenceCache> many(caches.rbegin(), caches.rend());
+  std::vector<float> many_q;
+  for (size_t i = caches.size(); i-- > 0;) {
+    many_q.insert(many_q.end(), &q[i * row], &q[i * row] + row);
+  }
+  Stream two(2);
+  const auto reversed = Attend(attention, many, many_q, rope.view(), two);
+  for (size_t i = 0; i < caches.size(); ++i) {
+    const size_t at = caches.size() - 1 - i;
+    EXPECT_TRUE(SameBits(&together[i * row], &reversed[at * row], row)) << i;
+  }
+}
+
+TEST_P(DecodeAttentionTest, RefusesShapesThatDisagree) {
+  Stream stream(1);
+  const Shape shape = {{4, 2, 64}, 300, 40, 32, 3};
+  const TestSequence compact(shape, SequenceCache::Prefix::kCompact, 80);
+  const TestSequence dense(shape, SequenceCache::Prefix::kDense, 81);
+  const TestRope rope(64, 300);
+  std::vector<float> q(2048, 0.0f);
+  std::vector<float> out(2048);
+  std::vector<std::byte> scratch(DecodeAttentionScratchBytes(shape.attention, 512, 1));
+  const auto run = [&](const DecodeAttentionShape& attention, const SequenceCache& cache,
+                       const RopeView& view) {
+    return DecodeAttention(attention, 1, &cache, q.data(), view, out.data(), scratch.data(),
+                           stream);
+  };
+  const auto run_with = [&](auto edit) {
+    SequenceCache cache = compact.cache();
+    edit(cache);
+    return run(shape.attention, cache, rope.view());
+  };
+  EXPECT_EQ(run(shape.attention, compact.cache(), rope.view()), Status::kOk);
+  EXPECT_EQ(run(shape.attention, dense.cache(), rope.view()), Status::kOk);
+  EXPECT_EQ(DecodeAttention(shape.attention, 0, nullptr, nullptr, rope.view(), nullptr,
+                            scratch.data(), stream),
+            Status::kOk);
+  EXPECT_EQ(run({3, 2, 64}, dense.cache(), rope.view()), Status::kInvalidShape);
+  EXPECT_EQ(run({0, 2, 64}, dense.cache(), rope.view()), Status::kInvalidShape);
+  EXPECT_EQ(run({4, 0, 64}, dense.cache(), rope.view()), Status::kInvalidShape);
+  EXPECT_EQ(run({4, 2, 60}, dense.cache(), rope.view()), Status::kInvalidShape);
+  EXPECT_EQ(run({4, 2, 1032}, dense.cache(), rope.view()), Status::kUnsupported);
+  EXPECT_EQ(run({4, 2, 72}, compact.cache(), rope.view()), Status::kInvalidShape);
+  EXPECT_EQ(run({4, 1, 64}, compact.cache(), rope.view()), Status::kInvalidShape);
+  EXPECT_EQ(run(shape.attention, SequenceCache{}, rope.view()), Status::kInvalidShape) << "empty";
+  RopeView short_rope = rope.view();
+  short_rope.num_positions = 299;
+  EXPECT_EQ(run(shape.attention, compact.cache(), short_rope), Status::kInvalidShape);
+  EXPECT_EQ(run(shape.attention, dense.cache(), short_rope), Status::kOk);
+  using Cache = SequenceCache;
+  const Status invalid = Status::kInvalidShape;
+  EXPECT_EQ(run_with([](Cache& c) { c.num_generated = -1; }), invalid);
+  EXPECT_EQ(run_with([](Cache& c) { c.blocks = nullptr; }), invalid);
+  EXPECT_EQ(run_with([](Cache& c) { c.compact.window_len = 0; }), invalid);
+  EXPECT_EQ(run_with([](Cache& c) { c.compact.window_len = 300; }), invalid);
+  EXPECT_EQ(run_with([](Cache& c) { c.compact.num_anchors = 31; }), invalid);
+  EXPECT_EQ(run_with([](Cache& c) { c.compact.num_anchors = 513; }), invalid);
+  EXPECT_EQ(run_with([](Cache& c) { c.compact.num_anchors = 257; }), invalid) << "no high bits";
+  EXPECT_EQ(run_with([](Cache& c) { c.compact.anchor_pos = nullptr; }), invalid);
+  EXPECT_EQ(run_with([](Cache& c) { c.compact.key.mask = nullptr; }), invalid);
+  EXPECT_EQ(run_with([](Cache& c) { c.compact.value.anchor = nullptr; }), invalid);
+}
+
+INSTANTIATE_FOR_EVERY_ISA(DecodeAttentionTest);
+
+}  // namespace
+}  // namespace anchorage::kernels
