@@ -49,6 +49,9 @@ struct DataPlaneOptions {
   std::string auth_token;  // shared secret; checked before anything else is parsed (tcp)
   TransferReceiver* receiver = nullptr;  // required with `listen`; must outlive the plane
   int64_t stall_timeout_ms = 10'000;     // no progress for so long ends a transfer (the sender's)
+  // An address of this machine whose network interface carries the traffic (ucx); empty: the host
+  // in `listen`, or any interface when not listening.
+  std::string interface_host;
 };
 
 // What a data plane has carried since it started.
@@ -73,7 +76,8 @@ class DataPlane {
   // Sends `header` (at most kMaxHeaderBytes) and `payload` to the plane at `address`. `done` runs
   // exactly once, when `payload` may be reused: OK = the receiver verified it; the receiver's
   // refusal or verdict; Unavailable = peer gone; DeadlineExceeded = stalled; Cancelled.
-  // `payload` must stay valid until then. Transfers to one address are announced in order.
+  // `payload` must stay valid until then. Transfers to one address are announced in order. After
+  // Shutdown `done` runs at once, on the caller's thread, with Cancelled.
   virtual SendId Send(const std::string& address, std::string header,
                       std::span<const std::byte> payload,
                       std::function<void(absl::Status)> done) = 0;
@@ -86,7 +90,7 @@ class DataPlane {
 
   virtual DataPlaneStats stats() const = 0;
 
-  // Ends every transfer, runs every callback, joins the thread. Idempotent.
+  // Ends every transfer, runs every callback, joins the thread. Idempotent. Not from a callback.
   virtual void Shutdown() = 0;
 };
 

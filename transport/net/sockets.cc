@@ -1,5 +1,8 @@
 #include "transport/net/sockets.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
 #include <boost/asio/ip/address.hpp>
 #include <chrono>
 #include <tuple>
@@ -44,6 +47,20 @@ absl::StatusOr<tcp::acceptor> Listen(asio::io_context& io, const std::string& ad
   if (!error) acceptor.listen(tcp::acceptor::max_listen_connections, error);
   RETURN_IF_ERROR(FromErrorCode(error, "listening on " + address));
   return acceptor;
+}
+
+absl::Status TuneSocket(tcp::socket& socket) {
+  using KeepIdle = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPIDLE>;
+  using KeepInterval = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPINTVL>;
+  using KeepCount = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPCNT>;
+  error_code error;
+  socket.non_blocking(true, error);
+  if (!error) socket.set_option(tcp::no_delay(true), error);
+  if (!error) socket.set_option(tcp::socket::keep_alive(true), error);
+  if (!error) socket.set_option(KeepIdle(60), error);
+  if (!error) socket.set_option(KeepInterval(15), error);
+  if (!error) socket.set_option(KeepCount(4), error);
+  return FromErrorCode(error, "setting socket options");
 }
 
 asio::awaitable<absl::StatusOr<tcp::socket>> Connector::Run(std::string address,

@@ -17,6 +17,10 @@ std::string EndpointText(const tcp::endpoint& endpoint);
 // address. FailedPrecondition: the port is taken or the address is not this machine's.
 absl::StatusOr<tcp::acceptor> Listen(asio::io_context& io, const std::string& address);
 
+// No delay; non-blocking, so that write_some and read_some report would_block; keep-alive probes,
+// so that an idle connection to a machine that is gone ends within two minutes.
+absl::Status TuneSocket(tcp::socket& socket);
+
 // One connection attempt that can be given up.
 class Connector : public std::enable_shared_from_this<Connector> {
  public:
