@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <functional>
 
 namespace anchorage::kernels {
@@ -49,21 +48,31 @@ void HadamardBlocks(int dim, float* x) {
   }
 }
 
-// The bits of coordinate i: byte and shift.
-struct CodePlace {
-  int byte;
-  int shift;
-};
-CodePlace PlaceOf(int i, int dim, CodePacking packing) {
-  if (packing == CodePacking::kLinear) return {i / 4, 2 * (i % 4)};
-  const int quarter = dim / 4;
-  return {i % quarter, 2 * (i / quarter)};
+// One code per byte -> four per byte, and back. Planar byte b takes coordinates b + i dim / 4.
+void PackCodes(int dim, const uint8_t* codes, CodePacking packing, uint8_t* packed) {
+  const int bytes = dim / 4;
+  const int in_byte = packing == CodePacking::kLinear ? 1 : bytes;
+  const int next_byte = packing == CodePacking::kLinear ? 4 : 1;
+  for (int b = 0; b < bytes; ++b) {
+    const uint8_t* first = codes + b * next_byte;
+    packed[b] = static_cast<uint8_t>(first[0] | first[in_byte] << 2 | first[2 * in_byte] << 4 |
+                                     first[3 * in_byte] << 6);
+  }
 }
 
-int CodeOf(float z, float scale) {
-  const bool outer = std::fabs(z) > kThreshold * scale;
-  if (z < 0.0f) return outer ? 0 : 1;
-  return outer ? 3 : 2;
+void UnpackCodes(int dim, const uint8_t* packed, CodePacking packing, uint8_t* codes) {
+  const int bytes = dim / 4;
+  const int in_byte = packing == CodePacking::kLinear ? 1 : bytes;
+  const int next_byte = packing == CodePacking::kLinear ? 4 : 1;
+  for (int b = 0; b < bytes; ++b) {
+    uint8_t* first = codes + b * next_byte;
+    for (int i = 0; i < 4; ++i) first[i * in_byte] = (packed[b] >> (2 * i)) & 3;
+  }
+}
+
+uint8_t CodeOf(float z, float threshold) {
+  const int outer = std::fabs(z) > threshold ? 1 : 0;
+  return static_cast<uint8_t>(z < 0.0f ? 1 - outer : 2 + outer);
 }
 
 // The best scale over all splits of sorted |z| into m outer and dim - m inner magnitudes. With
@@ -117,35 +126,25 @@ float EncodeResidual(int dim, const float* z, CodePacking packing, bool scale_bf
                      uint8_t* codes) {
   float scale = LeastSquaresScale(dim, z);
   if (scale_bf16) scale = ToFloat(ToBf16(scale));
-  std::memset(codes, 0, static_cast<size_t>(dim / 4));
-  for (int i = 0; i < dim; ++i) {
-    const CodePlace place = PlaceOf(i, dim, packing);
-    codes[place.byte] |= static_cast<uint8_t>(CodeOf(z[i], scale) << place.shift);
-  }
+  const float threshold = kThreshold * scale;
+  std::array<uint8_t, kMaxDim> unpacked;
+  for (int i = 0; i < dim; ++i) unpacked[i] = CodeOf(z[i], threshold);
+  PackCodes(dim, unpacked.data(), packing, codes);
   return scale;
 }
 
 void DecodeResidual(int dim, const uint8_t* codes, float scale, CodePacking packing, float* z) {
-  for (int i = 0; i < dim; ++i) {
-    const CodePlace place = PlaceOf(i, dim, packing);
-    z[i] = scale * kLevels[(codes[place.byte] >> place.shift) & 3];
-  }
+  std::array<uint8_t, kMaxDim> unpacked;
+  UnpackCodes(dim, codes, packing, unpacked.data());
+  for (int i = 0; i < dim; ++i) z[i] = scale * kLevels[unpacked[i]];
 }
 
 void RepackCodes(int64_t count, int dim, CodePacking from, CodePacking to, uint8_t* codes) {
   if (from == to) return;
-  const int bytes = dim / 4;
-  std::array<uint8_t, kMaxDim / 4> repacked;
-  for (int64_t row = 0; row < count; ++row) {
-    uint8_t* vector = codes + row * bytes;
-    repacked.fill(0);
-    for (int i = 0; i < dim; ++i) {
-      const CodePlace source = PlaceOf(i, dim, from);
-      const CodePlace target = PlaceOf(i, dim, to);
-      const int code = (vector[source.byte] >> source.shift) & 3;
-      repacked[target.byte] |= static_cast<uint8_t>(code << target.shift);
-    }
-    std::memcpy(vector, repacked.data(), static_cast<size_t>(bytes));
+  std::array<uint8_t, kMaxDim> unpacked;
+  for (int64_t row = 0; row < count; ++row, codes += dim / 4) {
+    UnpackCodes(dim, codes, from, unpacked.data());
+    PackCodes(dim, unpacked.data(), to, codes);
   }
 }
 
