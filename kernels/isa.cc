@@ -2,8 +2,20 @@
 
 #include <atomic>
 
+#ifdef ANCHORAGE_KERNELS_AVX2
+#include <cpuid.h>
+#endif
+
 namespace anchorage::kernels {
 namespace {
+
+#ifdef ANCHORAGE_KERNELS_AVX2
+// Clang 14's __builtin_cpu_supports does not know f16c.
+bool HasF16c() {
+  unsigned eax, ebx, ecx, edx;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
+}
+#endif
 
 Isa BestIsa() { return IsaSupported(Isa::kAvx2) ? Isa::kAvx2 : Isa::kPortable; }
 
@@ -22,8 +34,7 @@ bool IsaSupported(Isa isa) {
       return true;
     case Isa::kAvx2:
 #ifdef ANCHORAGE_KERNELS_AVX2
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-             __builtin_cpu_supports("f16c");
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && HasF16c();
 #else
       return false;
 #endif
