@@ -1,0 +1,202 @@
+// anchorage-router: the HTTP front door.
+#include <cstdio>
+#include <fstream>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_split.h"
+#include "common/flags.h"
+#include "common/ids.h"
+#include "common/status.h"
+#include "common/status_macros.h"
+#include "common/version.h"
+#include "kv/plan_flags.h"
+#include "observe/logging.h"
+#include "observe/probes.h"
+#include "observe/shared_metrics.h"
+#include "router/dispatcher.h"
+#include "router/http_front.h"
+#include "router/served_model.h"
+#include "transport/control/channel.h"
+#include "transport/event_loop.h"
+
+ABSL_FLAG(std::string, listen, "127.0.0.1:8000", "host:port of the HTTP interface");
+ABSL_FLAG(std::string, admin, "127.0.0.1:9000", "host:port of probes and metrics");
+ABSL_FLAG(std::string, model, "", "GGUF file; only its metadata and tokenizer are read");
+ABSL_FLAG(std::string, model_name, "", "what clients call the model; default: the file's name");
+ABSL_FLAG(std::vector<std::string>, prefill, {}, "host:port of each prefill node's control port");
+ABSL_FLAG(std::vector<std::string>, decode, {}, "host:port of each decode node's control port");
+ABSL_FLAG(int64_t, default_max_tokens, 1024, "new tokens where a request names no bound");
+ABSL_FLAG(int64_t, queue_size, 256, "requests that may wait for memory and prefill");
+ABSL_FLAG(double, queue_timeout, 30, "seconds that a request may wait before prefill begins");
+ABSL_FLAG(double, request_timeout, 600, "seconds that a request may take in all");
+ABSL_FLAG(double, drain_timeout, 60, "seconds that running requests get after SIGTERM");
+ABSL_FLAG(int64_t, max_body_bytes, 4 << 20, "longest request body");
+ABSL_FLAG(std::string, control_token, "",
+          "secret shared with the workers; @FILE reads it from a file");
+ABSL_FLAG(std::string, api_key, "", "key that clients must send; @FILE reads it from a file");
+
+namespace anchorage::router {
+namespace {
+
+constexpr int64_t kTickMs = 20;
+constexpr uint32_t kWireVersion = 1;
+
+// A secret given as a value, or as @FILE whose last line break is dropped.
+absl::StatusOr<std::string> ReadSecret(const std::string& flag) {
+  if (!flag.starts_with('@')) return flag;
+  std::ifstream file(flag.substr(1));
+  if (!file) return Invalid("cannot read '%s'", flag.substr(1));
+  std::string secret((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  while (secret.ends_with('\n') || secret.ends_with('\r')) secret.pop_back();
+  return secret;
+}
+
+absl::StatusOr<int64_t> Milliseconds(const char* name, double seconds) {
+  if (!(seconds > 0 && seconds <= 1e6)) return Invalid("--%s: %g is not above 0", name, seconds);
+  return static_cast<int64_t>(seconds * 1e3);
+}
+
+absl::StatusOr<DispatcherOptions> DispatcherOptionsFromFlags() {
+  DispatcherOptions options;
+  options.queue_size = absl::GetFlag(FLAGS_queue_size);
+  if (options.queue_size < 1) return Invalid("--queue-size must be at least 1");
+  ASSIGN_OR_RETURN(options.queue_timeout_ms,
+                   Milliseconds("queue-timeout", absl::GetFlag(FLAGS_queue_timeout)));
+  ASSIGN_OR_RETURN(options.request_timeout_ms,
+                   Milliseconds("request-timeout", absl::GetFlag(FLAGS_request_timeout)));
+  options.num_prefill = static_cast<int64_t>(absl::GetFlag(FLAGS_prefill).size());
+  options.num_decode = static_cast<int64_t>(absl::GetFlag(FLAGS_decode).size());
+  if (options.num_prefill == 0) return Invalid("--prefill names no prefill node");
+  if (options.num_decode == 0) return Invalid("--decode names no decode node");
+  options.boot_id = NewBootId();
+  return options;
+}
+
+proto::Identity MakeIdentity(const ServedModel& model, const kv::PlanOptions& plan) {
+  proto::Identity identity;
+  identity.set_wire_version(kWireVersion);
+  identity.set_plan_fingerprint(kv::PlanFingerprint(model.geometry(), plan));
+  identity.set_model_name(model.name());
+  identity.set_kv_mode(kv::DescribeKv(plan));
+  return identity;
+}
+
+// Refuses new work, lets what runs finish, then ends the loop.
+class Drain {
+ public:
+  Drain(transport::EventLoop* loop, Dispatcher* dispatcher, HttpFront* front, int64_t timeout_ms)
+      : loop_(*loop), dispatcher_(*dispatcher), front_(*front), timeout_ms_(timeout_ms) {}
+
+  void Begin(std::function<void()> finish) {
+    if (std::exchange(begun_, true)) return;
+    observe::LogInfo("", "draining: %d requests are running", dispatcher_.running());
+    dispatcher_.BeginDrain();
+    front_.BeginDrain();
+    const int64_t deadline_ns = Clock::Real().NowNs() + timeout_ms_ * 1'000'000;
+    loop_.Every(kTickMs, [this, deadline_ns, finish = std::move(finish)] {
+      const bool late = Clock::Real().NowNs() >= deadline_ns;
+      if (late) dispatcher_.FailAll(Draining());
+      const bool over = dispatcher_.running() == 0 && (late || dispatcher_.closing() == 0);
+      if (over && !std::exchange(finished_, true)) loop_.After(kTickMs, finish);
+    });
+  }
+
+ private:
+  transport::EventLoop& loop_;
+  Dispatcher& dispatcher_;
+  HttpFront& front_;
+  const int64_t timeout_ms_;
+  bool begun_ = false;
+  bool finished_ = false;
+};
+
+absl::Status Serve() {
+  RETURN_IF_ERROR(observe::StartLogging("router"));
+  if (absl::GetFlag(FLAGS_model).empty()) return Invalid("--model names no file");
+  ASSIGN_OR_RETURN(const DispatcherOptions options, DispatcherOptionsFromFlags());
+  ASSIGN_OR_RETURN(const int64_t drain_ms,
+                   Milliseconds("drain-timeout", absl::GetFlag(FLAGS_drain_timeout)));
+  SpecLimits limits;
+  ASSIGN_OR_RETURN(limits.plan, kv::PlanOptionsFromFlags());
+  limits.default_max_tokens = absl::GetFlag(FLAGS_default_max_tokens);
+  if (limits.default_max_tokens < 1) return Invalid("--default-max-tokens must be at least 1");
+  HttpOptions http;
+  http.listen = absl::GetFlag(FLAGS_listen);
+  http.max_body_bytes = absl::GetFlag(FLAGS_max_body_bytes);
+  if (http.max_body_bytes < 1) return Invalid("--max-body-bytes must be at least 1");
+  ASSIGN_OR_RETURN(http.api_key, ReadSecret(absl::GetFlag(FLAGS_api_key)));
+  ASSIGN_OR_RETURN(const std::string token, ReadSecret(absl::GetFlag(FLAGS_control_token)));
+
+  const std::string path = absl::GetFlag(FLAGS_model);
+  absl::StatusOr<ServedModel> model = ServedModel::Load(path, absl::GetFlag(FLAGS_model_name));
+  if (!model.ok()) return Annotate(model.status(), path);
+  const std::string problem = kv::CheckPlan(model->geometry(), limits.plan, 1, 1);
+  if (!problem.empty()) return Invalid("%s: %s", path, problem);
+
+  observe::MetricsRegistry registry;
+  const bool dense = limits.plan.layout == kv::Layout::kDense;
+  observe::AddProcessMetrics(registry, "router",
+                             {.kv_mode = dense ? "none" : "anchorkv",
+                              .ratio = absl::StrFormat("%g", absl::GetFlag(FLAGS_ratio)),
+                              .layout_version = std::to_string(kv::kLayoutVersion),
+                              .transport = ""});
+  RouterMetrics metrics(&registry, model->name());
+  const proto::Identity identity = MakeIdentity(*model, limits.plan);
+  Dispatcher dispatcher(options, identity, &model->tokenizer(), &Clock::Real(), &metrics);
+
+  transport::EventLoop loop;
+  ASSIGN_OR_RETURN(const auto probes, observe::ProbeServer::Start(
+                                          {.listen = absl::GetFlag(FLAGS_admin)}, &registry,
+                                          {.live = [] { return absl::OkStatus(); },
+                                           .ready = [&dispatcher] { return dispatcher.Ready(); }}));
+  ASSIGN_OR_RETURN(const auto front, HttpFront::Start(loop.io(), http, &*model, limits, &dispatcher,
+                                                      &Clock::Real(), &metrics));
+  proto::Hello hello;
+  hello.set_role(proto::ROLE_ROUTER);
+  hello.set_token(token);
+  *hello.mutable_identity() = identity;
+  hello.set_version(kVersion);
+  hello.set_node_name("router");
+  std::vector<std::unique_ptr<transport::ControlDialer>> dialers;
+  const auto dial = [&](const std::vector<std::string>& addresses,
+                        transport::ControlHandler& handler) {
+    for (const std::string& address : addresses) {
+      dialers.push_back(transport::DialControl(loop.io(), address, options.boot_id, hello,
+                                               transport::ControlOptions(), handler));
+    }
+  };
+  dial(absl::GetFlag(FLAGS_prefill), dispatcher.prefill_handler());
+  dial(absl::GetFlag(FLAGS_decode), dispatcher.decode_handler());
+
+  Drain drain(&loop, &dispatcher, front.get(), drain_ms);
+  loop.Every(kTickMs, [&dispatcher] { dispatcher.Tick(); });
+  loop.OnSignals([&](int) {
+    drain.Begin([&] {
+      front->Stop();
+      for (const auto& dialer : dialers) dialer->Stop();
+      loop.Stop();
+    });
+  });
+  observe::LogInfo("", "serving %s on http://%s, probes and metrics on http://%s", model->name(),
+                   front->address(), probes->address());
+  loop.Run();
+  observe::LogInfo("", "stopped");
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace anchorage::router
+
+int main(int argc, char** argv) {
+  const auto rest = anchorage::ParseFlags(
+      "The HTTP front door of Anchorage: takes OpenAI requests and carries them through a prefill "
+      "and a decode node.",
+      argc, argv);
+  if (!rest.empty()) {
+    anchorage::DieOfBadFlag(anchorage::Invalid("unexpected argument '%s'", rest.front()));
+  }
+  if (const absl::Status status = anchorage::router::Serve(); !status.ok()) {
+    anchorage::DieOfBadFlag(status);
+  }
+  return 0;
+}
