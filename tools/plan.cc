@@ -51,6 +51,9 @@ absl::StatusOr<kv::Geometry> GeometryFromFlags() {
   const kv::Geometry given = {absl::GetFlag(FLAGS_layers), absl::GetFlag(FLAGS_kv_heads),
                               absl::GetFlag(FLAGS_head_dim)};
   const bool any_given = given.num_layers != 0 || given.num_kv_heads != 0 || given.head_dim != 0;
+  if (path.empty() && !any_given) {
+    return Invalid("give --model, or --layers, --kv-heads and --head-dim");
+  }
   if (path.empty()) return given;
   if (any_given) return Invalid("--model already says --layers, --kv-heads and --head-dim");
   ASSIGN_OR_RETURN(const files::GgufFile file, files::GgufFile::Open(path));

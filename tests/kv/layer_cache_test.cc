@@ -1,0 +1,220 @@
+#include "kv/layer_cache.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kv/layouts/slot_index.h"
+#include "kv/tensor_span.h"
+#include "tests/kv/layer_fixture.h"
+
+namespace anchorage::kv {
+namespace {
+
+using testing::HasSubstr;
+
+PlanOptions Options(Layout layout, int64_t theta_ppm = 100'000) {
+  PlanOptions options;
+  options.layout = layout;
+  options.theta_ppm = theta_ppm;
+  return options;
+}
+
+CompressedLayer Compress(const MadeUpLayer& layer, Layout layout) {
+  auto result = layer.Compress(Options(layout));
+  EXPECT_TRUE(result.ok()) << result.status();
+  return *std::move(result);
+}
+
+TEST(ChecksumTest, IsXxh3OfTheBytes) {
+  // The published value of XXH3-64 for an empty input with seed 0.
+  EXPECT_EQ(Checksum({}), 0x2d06800538d394c2ull);
+}
+
+// ---- MapLayer ----
+
+TEST(MapLayerTest, PointsIntoTheRegion) {
+  const MadeUpLayer layer({700, 2, 4, 64});
+  const CompressedLayer compressed = Compress(layer, Layout::kCompact);
+  const auto region = compressed.region.span();
+  const auto cache = MapLayer(compressed.plan, region);
+  ASSERT_TRUE(cache.ok()) << cache.status();
+  EXPECT_EQ(cache->prefix, kernels::SequenceCache::Prefix::kCompact);
+  EXPECT_EQ(cache->compact.num_kv_heads, 2);
+  EXPECT_EQ(cache->compact.head_dim, 64);
+  EXPECT_EQ(cache->compact.seq_len, 700);
+  EXPECT_EQ(cache->compact.num_anchors, 64);
+  EXPECT_EQ(cache->compact.window_len, 32);
+  EXPECT_EQ(cache->compact.key.idx_high, nullptr);
+  const auto at = [&](const char* name) {
+    return static_cast<const void*>(region.data() + compressed.plan.Find(name)->offset);
+  };
+  EXPECT_EQ(cache->compact.anchor_pos, at("anchor_pos"));
+  EXPECT_EQ(cache->compact.key.anchor, at("anchor_k"));
+  EXPECT_EQ(cache->compact.value.anchor, at("anchor_v"));
+  EXPECT_EQ(cache->compact.key.proj_step, at("proj_step_k"));
+  EXPECT_EQ(cache->compact.value.codes, at("codes_v"));
+  EXPECT_EQ(cache->compact.value.scale, at("scale_v"));
+}
+
+TEST(MapLayerTest, MapsDenseLayers) {
+  const MadeUpLayer layer({100, 2, 4, 64});
+  const CompressedLayer compressed = Compress(layer, Layout::kDense);
+  const auto cache = MapLayer(compressed.plan, compressed.region.span());
+  ASSERT_TRUE(cache.ok());
+  EXPECT_EQ(cache->prefix, kernels::SequenceCache::Prefix::kDense);
+  EXPECT_EQ(cache->dense.seq_len, 100);
+  EXPECT_EQ(static_cast<const void*>(cache->dense.k), compressed.region.data());
+}
+
+TEST(MapLayerTest, RefusesWrongSizesAlignmentAndThePaperLayout) {
+  const MadeUpLayer layer({300, 1, 1, 64});
+  const CompressedLayer compact = Compress(layer, Layout::kCompact);
+  const auto region = compact.region.span();
+  EXPECT_EQ(MapLayer(compact.plan, region.first(region.size() - 64)).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  AlignedBuffer shifted(region.size() + 64);
+  EXPECT_EQ(MapLayer(compact.plan, shifted.span().subspan(8, region.size())).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  const CompressedLayer paper = Compress(layer, Layout::kPaper);
+  EXPECT_EQ(MapLayer(paper.plan, paper.region.span()).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+// ---- VerifyLayer ----
+
+// Layers that are damaged in one place at a time.
+class VerifyLayerTest : public testing::Test {
+ protected:
+  // Writes `value` over element `index` of a tensor and tells what verification says.
+  template <typename T>
+  std::string Damage(CompressedLayer& layer, const char* name, int64_t index, T value) {
+    const std::span<T> tensor = TensorSpan<T>(layer.plan, layer.region.span(), name);
+    if (index < 0) index += static_cast<int64_t>(tensor.size());
+    const T before = tensor[static_cast<size_t>(index)];
+    tensor[static_cast<size_t>(index)] = value;
+    const absl::Status status = VerifyLayer(layer.plan, layer.region.span());
+    tensor[static_cast<size_t>(index)] = before;
+    EXPECT_EQ(VerifyLayer(layer.plan, layer.region.span()), absl::OkStatus());
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << name << " " << index;
+    return std::string(status.message());
+  }
+
+  const float nan_ = std::numeric_limits<float>::quiet_NaN();
+  const kernels::Bf16 bad_bf16_ = kernels::ToBf16(std::numeric_limits<float>::infinity());
+};
+
+TEST_F(VerifyLayerTest, FindsEveryKindOfDamageInACompactLayer) {
+  const MadeUpLayer made({700, 2, 4, 64});
+  CompressedLayer layer = Compress(made, Layout::kCompact);
+  const int64_t prefix = layer.plan.prefix_len();  // 668: the last word has 28 bits
+  const auto positions = TensorSpan<const uint32_t>(layer.plan, layer.region.span(), "anchor_pos");
+
+  EXPECT_THAT(Damage(layer, "anchor_k", 5, bad_bf16_), HasSubstr("anchor_k"));
+  EXPECT_THAT(Damage(layer, "anchor_v", -1, bad_bf16_), HasSubstr("anchor_v"));
+  EXPECT_THAT(Damage(layer, "anchor_pos", 1, positions[0]), HasSubstr("anchor_pos"));
+  EXPECT_THAT(Damage(layer, "anchor_pos", -1, static_cast<uint32_t>(prefix)),
+              HasSubstr("anchor_pos"));
+  EXPECT_THAT(Damage(layer, "idx_k", 17, uint8_t{64}), HasSubstr("position 17 points at"));
+  EXPECT_THAT(Damage(layer, "idx_v", -1, uint8_t{255}), HasSubstr("idx_v"));
+  EXPECT_THAT(Damage(layer, "idx_k", 0, uint8_t{1}), HasSubstr("does not point at itself"));
+  for (const float bad : {nan_, -1.0f}) {
+    EXPECT_THAT(Damage(layer, "proj_step_k", 1, bad), HasSubstr("proj_step_k"));
+    EXPECT_THAT(Damage(layer, "scale_v", 0, kernels::ToBf16(bad)), HasSubstr("scale_v"));
+  }
+  EXPECT_THAT(Damage(layer, "mask_k", 10, uint64_t{1} << 28), HasSubstr("behind position 667"));
+  EXPECT_THAT(Damage(layer, "mask_v", 0, ~uint64_t{0}), HasSubstr("prefix_v"));
+  EXPECT_THAT(Damage(layer, "prefix_k", 3, uint32_t{0xffffffff}), HasSubstr("prefix_k"));
+  EXPECT_THAT(Damage(layer, "offset_k", 0, uint32_t{1}), HasSubstr("offset_k"));
+  EXPECT_THAT(Damage(layer, "offset_v", 1, uint32_t{0}), HasSubstr("offset_v"));
+  EXPECT_THAT(Damage(layer, "offset_v", 2, uint32_t{0}), HasSubstr("where the plan has"));
+}
+
+TEST_F(VerifyLayerTest, FindsAnAnchorWithASlot) {
+  const MadeUpLayer made({700, 1, 1, 64});
+  CompressedLayer layer = Compress(made, Layout::kCompact);
+  // Move the first slot of the head to the anchor at position 0: all counts stay right.
+  const auto mask = TensorSpan<uint64_t>(layer.plan, layer.region.span(), "mask_k");
+  ASSERT_NE(mask[0], 0u);
+  mask[0] = (mask[0] & (mask[0] - 1)) | 1;
+  EXPECT_THAT(std::string(VerifyLayer(layer.plan, layer.region.span()).message()),
+              HasSubstr("slot for the anchor at position 0"));
+}
+
+TEST_F(VerifyLayerTest, ChecksTheNinthBitOfIndices) {
+  // A region of 300 anchors made by hand: zeros everywhere but where the checks look.
+  const Geometry geometry = {1, 1, 8};
+  const PlanOptions options = Options(Layout::kCompact, 200'000);
+  CompressedLayer layer;
+  layer.plan = PlanLayer(geometry, options, 300 * 128, 0);
+  ASSERT_EQ(layer.plan.num_anchors, 300);
+  layer.region = AlignedBuffer(static_cast<size_t>(layer.plan.region_bytes));
+  const auto region = layer.region.span();
+  const auto positions = TensorSpan<uint32_t>(layer.plan, region, "anchor_pos");
+  for (uint32_t a = 0; a < positions.size(); ++a) {
+    positions[a] = 2 * a;
+    for (const char* name : {"idx_k", "idx_v"}) {
+      TensorSpan<uint8_t>(layer.plan, region, name)[2 * a] = static_cast<uint8_t>(a);
+    }
+    for (const char* name : {"idx_high_k", "idx_high_v"}) {
+      if (a >= 256) {
+        TensorSpan<uint64_t>(layer.plan, region, name)[2 * a / 64] |= uint64_t{1} << (2 * a % 64);
+      }
+    }
+  }
+  for (const Side side : kSides) {
+    const MutableSlotIndex slots = MapSlots(layer.plan, region, side);
+    int64_t left = side == Side::kKey ? layer.plan.key_slots : layer.plan.value_slots;
+    uint32_t count = 0;
+    for (int64_t position = 0; position < layer.plan.prefix_len(); ++position) {
+      if (position % 64 == 0) slots.prefix[position / 64] = count;
+      if ((position < 600 && position % 2 == 0) || left == 0) continue;
+      slots.mask[position / 64] |= uint64_t{1} << (position % 64);
+      ++count;
+      --left;
+    }
+    ASSERT_EQ(left, 0);
+    slots.offset[1] = count;
+  }
+  ASSERT_EQ(VerifyLayer(layer.plan, region), absl::OkStatus());
+  EXPECT_THAT(Damage(layer, "idx_high_k", 0, uint64_t{1}), HasSubstr("itself"));
+  EXPECT_THAT(Damage(layer, "idx_v", 2 * 260, uint8_t{44}), HasSubstr("points at anchor 300"));
+  EXPECT_THAT(Damage(layer, "idx_high_v", -1, ~uint64_t{0}), HasSubstr("idx_high_v"));
+}
+
+TEST_F(VerifyLayerTest, FindsEveryKindOfDamageInAPaperLayer) {
+  const MadeUpLayer made({700, 2, 4, 64});
+  CompressedLayer layer = Compress(made, Layout::kPaper);
+  EXPECT_THAT(Damage(layer, "anchor_pos", 0, int64_t{-1}), HasSubstr("anchor_pos"));
+  EXPECT_THAT(Damage(layer, "anchor_pos", -1, int64_t{1} << 40), HasSubstr("anchor_pos"));
+  EXPECT_THAT(Damage(layer, "idx_k", 3, uint16_t{64}), HasSubstr("idx_k"));
+  EXPECT_THAT(Damage(layer, "gamma_v", 9, bad_bf16_), HasSubstr("gamma_v"));
+  EXPECT_THAT(Damage(layer, "scale_k", 0, nan_), HasSubstr("scale_k"));
+  EXPECT_THAT(Damage(layer, "token_pos", 5, int32_t{6}), HasSubstr("token_pos"));
+  const auto low = TensorSpan<const uint8_t>(layer.plan, layer.region.span(), "slot_pos_v");
+  EXPECT_THAT(Damage(layer, "slot_pos_v", 0, static_cast<uint8_t>(low[0] + 1)),
+              HasSubstr("slot_pos_v"));
+}
+
+TEST_F(VerifyLayerTest, FindsNaNInADenseLayer) {
+  const MadeUpLayer made({100, 2, 4, 64});
+  CompressedLayer layer = Compress(made, Layout::kDense);
+  EXPECT_THAT(Damage(layer, "k", 77, kernels::ToBf16(nan_)), HasSubstr("k: NaN or Inf"));
+  EXPECT_THAT(Damage(layer, "v", -1, bad_bf16_), HasSubstr("element 12799"));
+}
+
+TEST_F(VerifyLayerTest, RefusesAnotherSize) {
+  const MadeUpLayer made({300, 1, 1, 64});
+  const CompressedLayer layer = Compress(made, Layout::kCompact);
+  const auto region = layer.region.span();
+  EXPECT_EQ(VerifyLayer(layer.plan, region.first(region.size() - 64)).code(),
+            absl::StatusCode::kDataLoss);
+  EXPECT_EQ(VerifyLayer(layer.plan, {}).code(), absl::StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace anchorage::kv
