@@ -178,6 +178,7 @@ class Session {
     unsigned version = 11;
     bool keep_alive = false;
     bool known_model = true;
+    bool counted = false;
   };
 
   asio::awaitable<void> Run();
@@ -206,7 +207,8 @@ class Session {
   void StartDeadline(int64_t timeout_ms) {
     stream_.expires_after(std::chrono::milliseconds(timeout_ms));
   }
-  void Count(const Exchange& exchange, int code) {
+  void Count(Exchange& exchange, int code) {
+    if (std::exchange(exchange.counted, true)) return;  // its client left during the answer
     front_.metrics.CountRequest(exchange.match.label, code, exchange.known_model);
   }
 

@@ -1,9 +1,9 @@
 // anchorage-router: the HTTP front door.
-#include <cstdio>
 #include <fstream>
+#include <utility>
 
 #include "absl/flags/flag.h"
-#include "absl/strings/str_split.h"
+#include "absl/time/time.h"
 #include "common/flags.h"
 #include "common/ids.h"
 #include "common/status.h"
@@ -27,13 +27,16 @@ ABSL_FLAG(std::vector<std::string>, prefill, {}, "host:port of each prefill node
 ABSL_FLAG(std::vector<std::string>, decode, {}, "host:port of each decode node's control port");
 ABSL_FLAG(int64_t, default_max_tokens, 1024, "new tokens where a request names no bound");
 ABSL_FLAG(int64_t, queue_size, 256, "requests that may wait for memory and prefill");
-ABSL_FLAG(double, queue_timeout, 30, "seconds that a request may wait before prefill begins");
-ABSL_FLAG(double, request_timeout, 600, "seconds that a request may take in all");
-ABSL_FLAG(double, drain_timeout, 60, "seconds that running requests get after SIGTERM");
+ABSL_FLAG(absl::Duration, queue_timeout, absl::Seconds(30),
+          "how long a request may wait before prefill begins");
+ABSL_FLAG(absl::Duration, request_timeout, absl::Minutes(10), "how long a request may take in all");
+ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(60),
+          "how long running requests may go on after SIGTERM");
 ABSL_FLAG(int64_t, max_body_bytes, 4 << 20, "longest request body");
-ABSL_FLAG(std::string, control_token, "",
-          "secret shared with the workers; @FILE reads it from a file");
-ABSL_FLAG(std::string, api_key, "", "key that clients must send; @FILE reads it from a file");
+ABSL_FLAG(std::string, token_file, "",
+          "file with the secret that routers and nodes share; empty: none is asked for");
+ABSL_FLAG(std::string, api_key_file, "",
+          "file with the key that clients must send; empty: none is asked for");
 
 namespace anchorage::router {
 namespace {
@@ -41,19 +44,22 @@ namespace {
 constexpr int64_t kTickMs = 20;
 constexpr uint32_t kWireVersion = 1;
 
-// A secret given as a value, or as @FILE whose last line break is dropped.
-absl::StatusOr<std::string> ReadSecret(const std::string& flag) {
-  if (!flag.starts_with('@')) return flag;
-  std::ifstream file(flag.substr(1));
-  if (!file) return Invalid("cannot read '%s'", flag.substr(1));
-  std::string secret((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  while (secret.ends_with('\n') || secret.ends_with('\r')) secret.pop_back();
+// The first line of the file; "" when no file is named.
+absl::StatusOr<std::string> ReadSecret(const char* flag, const std::string& path) {
+  if (path.empty()) return std::string();
+  std::ifstream file(path);
+  std::string secret;
+  if (!file || !std::getline(file, secret) || secret.empty()) {
+    return Invalid("%s: cannot read a secret from the first line of '%s'", flag, path);
+  }
   return secret;
 }
 
-absl::StatusOr<int64_t> Milliseconds(const char* name, double seconds) {
-  if (!(seconds > 0 && seconds <= 1e6)) return Invalid("--%s: %g is not above 0", name, seconds);
-  return static_cast<int64_t>(seconds * 1e3);
+absl::StatusOr<int64_t> Milliseconds(const char* flag, absl::Duration duration) {
+  if (duration <= absl::ZeroDuration() || duration > absl::Hours(1000)) {
+    return Invalid("%s: %s is not above 0", flag, absl::FormatDuration(duration));
+  }
+  return absl::ToInt64Milliseconds(duration);
 }
 
 absl::StatusOr<DispatcherOptions> DispatcherOptionsFromFlags() {
@@ -61,9 +67,9 @@ absl::StatusOr<DispatcherOptions> DispatcherOptionsFromFlags() {
   options.queue_size = absl::GetFlag(FLAGS_queue_size);
   if (options.queue_size < 1) return Invalid("--queue-size must be at least 1");
   ASSIGN_OR_RETURN(options.queue_timeout_ms,
-                   Milliseconds("queue-timeout", absl::GetFlag(FLAGS_queue_timeout)));
+                   Milliseconds("--queue-timeout", absl::GetFlag(FLAGS_queue_timeout)));
   ASSIGN_OR_RETURN(options.request_timeout_ms,
-                   Milliseconds("request-timeout", absl::GetFlag(FLAGS_request_timeout)));
+                   Milliseconds("--request-timeout", absl::GetFlag(FLAGS_request_timeout)));
   options.num_prefill = static_cast<int64_t>(absl::GetFlag(FLAGS_prefill).size());
   options.num_decode = static_cast<int64_t>(absl::GetFlag(FLAGS_decode).size());
   if (options.num_prefill == 0) return Invalid("--prefill names no prefill node");
@@ -87,8 +93,9 @@ class Drain {
   Drain(transport::EventLoop* loop, Dispatcher* dispatcher, HttpFront* front, int64_t timeout_ms)
       : loop_(*loop), dispatcher_(*dispatcher), front_(*front), timeout_ms_(timeout_ms) {}
 
+  // Asked twice, it stops at once.
   void Begin(std::function<void()> finish) {
-    if (std::exchange(begun_, true)) return;
+    if (std::exchange(begun_, true)) return finish();
     observe::LogInfo("", "draining: %d requests are running", dispatcher_.running());
     dispatcher_.BeginDrain();
     front_.BeginDrain();
@@ -97,6 +104,7 @@ class Drain {
       const bool late = Clock::Real().NowNs() >= deadline_ns;
       if (late) dispatcher_.FailAll(Draining());
       const bool over = dispatcher_.running() == 0 && (late || dispatcher_.closing() == 0);
+      // One tick more, in which the last answers are written.
       if (over && !std::exchange(finished_, true)) loop_.After(kTickMs, finish);
     });
   }
@@ -115,7 +123,7 @@ absl::Status Serve() {
   if (absl::GetFlag(FLAGS_model).empty()) return Invalid("--model names no file");
   ASSIGN_OR_RETURN(const DispatcherOptions options, DispatcherOptionsFromFlags());
   ASSIGN_OR_RETURN(const int64_t drain_ms,
-                   Milliseconds("drain-timeout", absl::GetFlag(FLAGS_drain_timeout)));
+                   Milliseconds("--drain-timeout", absl::GetFlag(FLAGS_drain_timeout)));
   SpecLimits limits;
   ASSIGN_OR_RETURN(limits.plan, kv::PlanOptionsFromFlags());
   limits.default_max_tokens = absl::GetFlag(FLAGS_default_max_tokens);
@@ -124,8 +132,9 @@ absl::Status Serve() {
   http.listen = absl::GetFlag(FLAGS_listen);
   http.max_body_bytes = absl::GetFlag(FLAGS_max_body_bytes);
   if (http.max_body_bytes < 1) return Invalid("--max-body-bytes must be at least 1");
-  ASSIGN_OR_RETURN(http.api_key, ReadSecret(absl::GetFlag(FLAGS_api_key)));
-  ASSIGN_OR_RETURN(const std::string token, ReadSecret(absl::GetFlag(FLAGS_control_token)));
+  ASSIGN_OR_RETURN(http.api_key, ReadSecret("--api-key-file", absl::GetFlag(FLAGS_api_key_file)));
+  ASSIGN_OR_RETURN(const std::string token,
+                   ReadSecret("--token-file", absl::GetFlag(FLAGS_token_file)));
 
   const std::string path = absl::GetFlag(FLAGS_model);
   absl::StatusOr<ServedModel> model = ServedModel::Load(path, absl::GetFlag(FLAGS_model_name));

@@ -316,7 +316,7 @@ def test_what_can_never_fit_is_400_at_once(start_cluster):
 
 def test_a_full_queue_is_429_and_waiting_too_long_is_503(start_cluster):
     service = start_cluster(kv_memory="3MiB",
-                            router_flags=["--queue-size", "1", "--queue-timeout", "3"])
+                            router_flags=["--queue-size", "1", "--queue-timeout", "3s"])
     client, model = service.client(), service.model_name
 
     def long_stream():
@@ -345,8 +345,10 @@ def test_a_full_queue_is_429_and_waiting_too_long_is_503(start_cluster):
     wait_until_free(service)
 
 
-def test_a_key_is_asked_for_where_one_is_set(start_cluster):
-    service = start_cluster(router_flags=["--api-key", "sesame"])
+def test_a_key_is_asked_for_where_one_is_set(start_cluster, tmp_path):
+    key_file = tmp_path / "key"
+    key_file.write_text("sesame\n")
+    service = start_cluster(router_flags=["--api-key-file", str(key_file)])
     with pytest.raises(openai.AuthenticationError) as caught:
         service.client(api_key="wrong").models.list()
     assert caught.value.code == "invalid_api_key"
