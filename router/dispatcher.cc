@@ -12,6 +12,7 @@ namespace {
 constexpr double kSecondsPerNs = 1e-9;
 constexpr int64_t kNsPerMs = 1'000'000;
 constexpr uint32_t kFirstGeneration = 1;
+constexpr int64_t kStuckNs = 30'000'000'000;
 
 AttemptId IdOf(const proto::Attempt& attempt) { return {attempt.request(), attempt.generation()}; }
 
@@ -83,7 +84,8 @@ Dispatcher::Dispatcher(const DispatcherOptions& options, proto::Identity identit
       prefill_handler_(std::make_unique<Handler>(this, proto::ROLE_PREFILL)),
       decode_handler_(std::make_unique<Handler>(this, proto::ROLE_DECODE)),
       workers_(std::move(identity)),
-      next_request_(options.boot_id) {
+      next_request_(options.boot_id),
+      last_tick_ns_(clock->NowNs()) {
   UpdateReadiness();
   UpdateGauges();
 }
@@ -149,6 +151,7 @@ const char* Dispatcher::Cancel(uint64_t request) {
 
 void Dispatcher::Tick() {
   const int64_t now = clock_.NowNs();
+  last_tick_ns_ = now;
   std::vector<Request*> late;
   for (const auto& [id, request] : requests_) {
     const int64_t age_ms = (now - request->arrived_ns()) / kNsPerMs;
@@ -185,6 +188,12 @@ void Dispatcher::FailAll(const ApiError& error) {
 absl::Status Dispatcher::Ready() const {
   MutexLock lock(mutex_);
   return ready_;
+}
+
+absl::Status Dispatcher::Live() const {
+  const int64_t silent_ns = clock_.NowNs() - last_tick_ns_;
+  if (silent_ns < kStuckNs) return absl::OkStatus();
+  return Unavailable("the io thread has been stuck for %d s", silent_ns / 1'000'000'000);
 }
 
 // --- Towards the workers -------------------------------------------------------------------------

@@ -11,6 +11,7 @@
 // deadlines. Everything runs on the io thread but Ready().
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -64,6 +65,9 @@ class Dispatcher : public Engine {
   void FailAll(const ApiError& error);
 
   absl::Status Ready() const override;
+
+  // OK while Tick() is being called: the io thread is not stuck. Thread-safe.
+  absl::Status Live() const;
 
   int64_t running() const { return static_cast<int64_t>(requests_.size()); }
   // Attempts that are over here while a worker has not yet said so.
@@ -130,6 +134,7 @@ class Dispatcher : public Engine {
   std::deque<uint64_t> reserving_;  // kReserving without a Reserve on its way
   std::map<AttemptId, Closing> closing_;
 
+  std::atomic<int64_t> last_tick_ns_;
   mutable Mutex mutex_;
   absl::Status ready_ GUARDED_BY(mutex_);
 };

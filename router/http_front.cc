@@ -98,8 +98,11 @@ class Outbox : public ResponseSink {
 
   // Until there is news, or `pause` is over.
   asio::awaitable<void> Wait(std::chrono::milliseconds pause) {
-    wake_.expires_after(pause);
-    if (!has_news()) co_await wake_.async_wait(kNoThrow);
+    const auto deadline = asio::steady_timer::clock_type::now() + pause;
+    while (!has_news() && asio::steady_timer::clock_type::now() < deadline) {
+      wake_.expires_at(deadline);
+      co_await wake_.async_wait(kNoThrow);
+    }
   }
   asio::awaitable<void> WaitForEnd() {
     wake_.expires_at(asio::steady_timer::time_point::max());

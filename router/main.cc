@@ -156,7 +156,7 @@ absl::Status Serve() {
   transport::EventLoop loop;
   ASSIGN_OR_RETURN(const auto probes, observe::ProbeServer::Start(
                                           {.listen = absl::GetFlag(FLAGS_admin)}, &registry,
-                                          {.live = [] { return absl::OkStatus(); },
+                                          {.live = [&dispatcher] { return dispatcher.Live(); },
                                            .ready = [&dispatcher] { return dispatcher.Ready(); }}));
   ASSIGN_OR_RETURN(const auto front, HttpFront::Start(loop.io(), http, &*model, limits, &dispatcher,
                                                       &Clock::Real(), &metrics));

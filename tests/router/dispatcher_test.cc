@@ -422,6 +422,15 @@ TEST_F(DispatcherTest, DrainingRefusesNewRequestsAndFinishesOldOnes) {
   ExpectAllFree();
 }
 
+TEST_F(DispatcherTest, IsAliveWhileItTicks) {
+  clock_.AdvanceNs(29'000 * kNsPerMs);
+  EXPECT_TRUE(dispatcher_->Live().ok());
+  clock_.AdvanceNs(1'000 * kNsPerMs);
+  EXPECT_FALSE(dispatcher_->Live().ok());
+  dispatcher_->Tick();
+  EXPECT_TRUE(dispatcher_->Live().ok());
+}
+
 TEST_F(DispatcherTest, JudgesWorkersByTheirHello) {
   transport::ControlHandler& handler = dispatcher_->decode_handler();
   proto::Hello hello = decode_->peer();
