@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/tiny_model.h"
 #include "tests/text/model_file.h"
 #include "tests/text/tiny_vocabulary.h"
 #include "text/detokenizer.h"
@@ -253,6 +254,24 @@ TEST(TokenizerLoadTest, RefusesToAddABosThatIsNotThere) {
       .AddStrings("tokenizer.ggml.merges", vocabulary.merges)
       .AddBool("tokenizer.ggml.add_bos_token", true);
   ExpectRefused(builder, "there is no bos_token_id");
+}
+
+// The models of all tests without weights worth reading: their vocabulary must spell anything.
+TEST(TinyModelTokenizerTest, SpellsAnyBytes) {
+  const absl::StatusOr<files::GgufFile> file = files::GgufFile::Open(testing::TinyModelPath());
+  ASSERT_TRUE(file.ok()) << file.status();
+  const absl::StatusOr<Tokenizer> tokenizer = Tokenizer::FromGguf(*file);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_EQ(tokenizer->vocab_size(), 512);
+  EXPECT_THAT(tokenizer->stop_ids(), ElementsAre(0, 2));
+  for (int byte = 0; byte < 256; ++byte) {
+    const std::string name = ByteToAlphabet(static_cast<uint8_t>(byte));
+    ASSERT_TRUE(tokenizer->FindToken(name).has_value()) << byte;
+    EXPECT_EQ(tokenizer->TokenBytes(*tokenizer->FindToken(name)),
+              std::string(1, static_cast<char>(byte)));
+  }
+  const std::string text = "The river, \xC3\xA9\xF0\x9F\x98\x80 12\r\n";
+  EXPECT_EQ(tokenizer->Decode(tokenizer->Encode(text), false), text);
 }
 
 class RealTokenizerTest : public ::testing::Test {
