@@ -96,7 +96,7 @@ start_processes() {
   take_port admin
   start_process router "$bin/anchorage-router" --listen "127.0.0.1:$port" --admin "127.0.0.1:$admin" \
     --prefill "$(IFS=, && echo "${prefills[*]}")" --decode "$(IFS=, && echo "${decodes[*]}")" \
-    --kv "$kv" --ratio "$ratio" "${common[@]}"
+    "${common[@]}"
   echo "http://127.0.0.1:$port" >"$ANCHORAGE_RUN_DIR/url"
 }
 
