@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "kernels/reference/matmul.h"
@@ -44,20 +45,29 @@ double Tolerance(int64_t cols, double magnitude) {
   return (2.0 * static_cast<double>(cols) + 2) * kUnit * magnitude;
 }
 
-// Checks out [m, weights.rows] with row stride `stride` against `before` + x w^T.
-void ExpectProduct(int64_t m, const std::vector<float>& x, int64_t x_stride,
-                   const WeightView& weights, const std::vector<float>& out, int64_t stride,
+// x w^T by the reference, and the sums of magnitudes that its rounding is relative to.
+struct Product {
+  int64_t rows;
+  int64_t cols;
+  std::vector<double> values;
+  std::vector<double> magnitudes;
+
+  Product(int64_t m, const std::vector<float>& x, int64_t x_stride, const WeightView& weights)
+      : rows(weights.rows), cols(weights.cols), values(m * rows), magnitudes(m * rows) {
+    reference::Matmul(m, x.data(), x_stride, weights, values.data());
+    reference::MatmulMagnitude(m, x.data(), x_stride, weights, magnitudes.data());
+  }
+};
+
+// Checks out [m, rows] with row stride `stride` against `before` + the first m rows of `product`.
+void ExpectProduct(int64_t m, const Product& product, const std::vector<float>& out, int64_t stride,
                    float before) {
-  std::vector<double> expected(m * weights.rows);
-  std::vector<double> magnitude(m * weights.rows);
-  reference::Matmul(m, x.data(), x_stride, weights, expected.data());
-  reference::MatmulMagnitude(m, x.data(), x_stride, weights, magnitude.data());
   for (int64_t i = 0; i < m; ++i) {
-    for (int64_t o = 0; o < weights.rows; ++o) {
-      const int64_t at = i * weights.rows + o;
-      ASSERT_NEAR(out[i * stride + o], before + expected[at],
-                  Tolerance(weights.cols, magnitude[at] + std::abs(before)))
-          << "m " << m << " rows " << weights.rows << " cols " << weights.cols << " at " << i << ","
+    for (int64_t o = 0; o < product.rows; ++o) {
+      const int64_t at = i * product.rows + o;
+      ASSERT_NEAR(out[i * stride + o], before + product.values[at],
+                  Tolerance(product.cols, product.magnitudes[at] + std::abs(before)))
+          << "m " << m << " rows " << product.rows << " cols " << product.cols << " at " << i << ","
           << o;
     }
   }
@@ -167,16 +177,17 @@ TEST_P(GemmTest, AgreesWithTheReferenceOnOddSizesAndStrides) {
     for (const int64_t rows : {1, 7, 15, 16, 17, 130}) {
       const TestWeights weights = RandomWeights(WeightType::kF32, rows, cols, 13);
       const Packed packed = Pack(weights.view, stream);
+      const int64_t a_stride = cols + 3;
+      const int64_t c_stride = rows + 2;
+      const std::vector<float> a = RandomFloats(13 * a_stride, 14);
+      const Product product(13, a, a_stride, weights.view);
       for (const int64_t m : {1, 3, 5, 6, 7, 13}) {
-        const int64_t a_stride = cols + 3;
-        const int64_t c_stride = rows + 2;
-        const std::vector<float> a = RandomFloats(m * a_stride, 14);
         for (const bool accumulate : {false, true}) {
           std::vector<float> c(m * c_stride, 2.5f);
           ASSERT_EQ(
               Gemm(m, a.data(), a_stride, packed.weights, c.data(), c_stride, accumulate, stream),
               Status::kOk);
-          ExpectProduct(m, a, a_stride, weights.view, c, c_stride, accumulate ? 2.5f : 0.0f);
+          ExpectProduct(m, product, c, c_stride, accumulate ? 2.5f : 0.0f);
           for (int64_t i = 0; i < m; ++i) {
             ASSERT_EQ(c[i * c_stride + rows], 2.5f) << "wrote past the row";
           }
@@ -257,13 +268,14 @@ TEST_P(MatmulTest, AgreesWithTheReferenceForEveryType) {
     for (const int64_t cols : ColumnCounts(type)) {
       for (const int64_t rows : {1, 3, 4, 7, 130}) {
         const TestWeights weights = RandomWeights(type, rows, cols, 18);
+        const std::vector<float> x = RandomFloats(17 * cols, 19);
+        const Product product(17, x, cols, weights.view);
         for (const int64_t m : {1, 2, 3, 4, 7, 16, 17}) {
-          const std::vector<float> x = RandomFloats(m * cols, 19);
           for (const bool accumulate : {false, true}) {
             std::vector<float> out(m * rows, 2.5f);
             ASSERT_EQ(Matmul(m, x.data(), weights.view, out.data(), accumulate, stream),
                       Status::kOk);
-            ExpectProduct(m, x, cols, weights.view, out, rows, accumulate ? 2.5f : 0.0f);
+            ExpectProduct(m, product, out, rows, accumulate ? 2.5f : 0.0f);
           }
         }
       }
