@@ -39,6 +39,21 @@ TransferMetrics::TransferMetrics(observe::MetricsRegistry& registry, const Clock
   failed_ = registry.AddCounter("anchorage_kv_transfers_total", "Transfers that ended.", outcome);
   in_flight_ = registry.AddGauge("anchorage_kv_transfers_in_flight", "Transfers that run now.",
                                  by_direction);
+  // From the start, so that the first failure is a step from zero and not a series out of nowhere.
+  for (const char* reason : {"timeout", "peer_lost", "refused"}) Failures(reason);
+  for (const char* reason : {"checksum", "version", "bounds", "auth"}) IntegrityFailures(reason);
+}
+
+observe::Counter TransferMetrics::Failures(const char* reason) {
+  return registry_.AddCounter("anchorage_kv_transfer_failures_total",
+                              "Transfers that failed, by reason.",
+                              {{"role", role_}, {"reason", reason}});
+}
+
+observe::Counter TransferMetrics::IntegrityFailures(const char* reason) {
+  return registry_.AddCounter("anchorage_kv_integrity_failures_total",
+                              "Layers or headers that were not what they claimed to be, by reason.",
+                              {{"role", role_}, {"reason", reason}});
 }
 
 int64_t TransferMetrics::Begin() {
@@ -68,18 +83,11 @@ void TransferMetrics::Succeed(int64_t begin_ns, int64_t wire_bytes, int64_t unco
 void TransferMetrics::Fail(int64_t begin_ns, const char* reason) {
   End(begin_ns);
   failed_.Add();
-  registry_
-      .AddCounter("anchorage_kv_transfer_failures_total", "Transfers that failed, by reason.",
-                  {{"role", role_}, {"reason", reason}})
-      .Add();
+  Failures(reason).Add();
 }
 
 void TransferMetrics::IntegrityFailure(const char* reason) {
-  registry_
-      .AddCounter("anchorage_kv_integrity_failures_total",
-                  "Layers or headers that were not what they claimed to be, by reason.",
-                  {{"role", role_}, {"reason", reason}})
-      .Add();
+  IntegrityFailures(reason).Add();
 }
 
 const char* FailureReason(const absl::Status& status) {

@@ -33,6 +33,8 @@ class TransferMetrics {
 
  private:
   void End(int64_t begin_ns);
+  observe::Counter Failures(const char* reason);
+  observe::Counter IntegrityFailures(const char* reason);
 
   observe::MetricsRegistry& registry_;
   const Clock& clock_;
