@@ -86,9 +86,7 @@ void TransferMetrics::Fail(int64_t begin_ns, const char* reason) {
   Failures(reason).Add();
 }
 
-void TransferMetrics::IntegrityFailure(const char* reason) {
-  IntegrityFailures(reason).Add();
-}
+void TransferMetrics::IntegrityFailure(const char* reason) { IntegrityFailures(reason).Add(); }
 
 const char* FailureReason(const absl::Status& status) {
   switch (status.code()) {
