@@ -19,5 +19,7 @@ build_in() {
     echo "${options[*]}" >"$stamp"
   fi
   step "Building $(basename "$dir")"
-  ninja -C "$dir" -j "$(build_jobs)" "$@" || die "the build failed"
+  # With ccache: what was compiled in another checkout or build folder counts, too.
+  CCACHE_BASEDIR="$ANCHORAGE_ROOT" CCACHE_NOHASHDIR=1 \
+    ninja -C "$dir" -j "$(build_jobs)" "$@" || die "the build failed"
 }
