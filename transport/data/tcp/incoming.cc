@@ -102,6 +102,8 @@ asio::awaitable<absl::Status> Incoming::ReadAnnounce(TransferFrame frame) {
   const auto [error, n] =
       co_await asio::async_read(socket_, asio::buffer(header.data(), frame.extra), kNoThrow);
   CO_RETURN_IF_ERROR(FromErrorCode(error, "reading a header"));
+  if (closed_)
+    co_return absl::CancelledError("closed");  // by the writer, while this was on its way
   scope_.counters.received_bytes += static_cast<int64_t>(n);
   if (frame.id <= last_id_) co_return Invalid("transfer %d after %d", frame.id, last_id_);
   last_id_ = frame.id;
@@ -153,6 +155,7 @@ asio::awaitable<absl::Status> Incoming::ReadChunk(TransferFrame frame) {
     if (error == asio::error::would_block) {
       std::tie(error) = co_await socket_.async_wait(tcp::socket::wait_read, kNoThrow);
       CO_RETURN_IF_ERROR(FromErrorCode(error, "reading a chunk"));
+      if (closed_) co_return absl::CancelledError("closed");  // and `entry` is gone
       continue;
     }
     CO_RETURN_IF_ERROR(FromErrorCode(error, "reading a chunk"));

@@ -69,12 +69,12 @@ class Core : public std::enable_shared_from_this<Core> {
       --counters_.sends_in_flight;
       return transfer.done(StoppedStatus());
     }
-    std::shared_ptr<Outgoing>& outgoing = outgoing_[address];
-    if (outgoing == nullptr) {
-      outgoing = std::make_shared<Outgoing>(io_, address, options_, counters_);
-      outgoing->Start([this, address] { outgoing_.erase(address); });
-    }
+    std::shared_ptr<Outgoing>& slot = outgoing_[address];
+    const bool is_new = slot == nullptr;
+    if (is_new) slot = std::make_shared<Outgoing>(io_, address, options_, counters_);
+    const std::shared_ptr<Outgoing> outgoing = slot;  // Start() may fail at once and erase the slot
     outgoing->Send(std::move(transfer));
+    if (is_new) outgoing->Start([this, address] { outgoing_.erase(address); });
   }
 
   void CancelSend(DataPlane::SendId id) {
