@@ -315,12 +315,12 @@ def test_what_can_never_fit_is_400_at_once(start_cluster):
 
 
 def test_a_full_queue_is_429_and_waiting_too_long_is_503(start_cluster):
-    service = start_cluster(kv_memory="3MiB",
-                            router_flags=["--queue-size", "1", "--queue-timeout", "3s"])
+    service = start_cluster(kv_memory="20MiB",
+                            router_flags=["--queue-size", "1", "--queue-timeout", "1s"])
     client, model = service.client(), service.model_name
 
     def long_stream():
-        return client.completions.create(model=model, prompt=[260] * 100, max_tokens=1000,
+        return client.completions.create(model=model, prompt=[260] * 100, max_tokens=8000,
                                          stream=True, **ignoring_eos())
 
     def refusal():
