@@ -291,7 +291,8 @@ TEST(GgufMalformedTest, TensorsOverlap) {
   ExpectRefused(WithTensor({8}, 0, 0), "tensors present and bad overlap");
 }
 
-// A claim must not be paid for in memory before it is checked.
+// A claim must not be paid for in memory before it is checked. The smallest of these lies would
+// cost gigabytes; the bound leaves room for what a sanitizer keeps of freed memory.
 TEST(GgufMalformedTest, LiesAllocateNothingHuge) {
   struct rusage before;
   getrusage(RUSAGE_SELF, &before);
@@ -305,7 +306,7 @@ TEST(GgufMalformedTest, LiesAllocateNothingHuge) {
   }
   struct rusage after;
   getrusage(RUSAGE_SELF, &after);
-  EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 64 * 1024);  // KiB
+  EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 512 * 1024);  // KiB
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "text/tokenizer.h"
 
-#include <chrono>
+#include <ctime>
 #include <numeric>
 
 #include "gmock/gmock.h"
@@ -167,9 +167,9 @@ TEST(TokenizerTest, EncodesLongWordsWithoutQuadraticTime) {
   vocabulary.AddMerge("a a");
   vocabulary.AddMerge("aa aa");
   const Tokenizer tokenizer = Tiny(vocabulary);
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();  // processor time: the machine may be busy
   EXPECT_EQ(tokenizer.Encode(std::string(300000, 'a')).size(), 75000u);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  EXPECT_LT((std::clock() - begin) / CLOCKS_PER_SEC, 20);
 }
 
 TEST(TokenizerLoadTest, RefusesUnsupportedKinds) {
