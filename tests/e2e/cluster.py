@@ -29,11 +29,12 @@ def free_ports(count):
 
 
 def wait_until(condition, seconds, what):
-    """Polls `condition` until it returns something true, and returns that."""
+    """Polls `condition` until it returns something true, and returns that. `what` is text, or a
+    function that says it."""
     deadline = time.monotonic() + seconds
     while not (result := condition()):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"after {seconds} s still not: {what}")
+            raise TimeoutError(f"after {seconds} s still not: {what() if callable(what) else what}")
         time.sleep(0.02)
     return result
 
