@@ -34,11 +34,14 @@ std::optional<FinishReason> ReasonOf(proto::Finish finish) {
 // What a client is told when a worker gave its attempt up.
 ApiError ErrorOf(const proto::Ended& ended) {
   const std::string stage = ended.stage().empty() ? "decode" : ended.stage();
-  switch (static_cast<absl::StatusCode>(ended.status())) {
+  const auto code = static_cast<absl::StatusCode>(ended.status());
+  // Only before work began can it be the client's fault; later it means a message between nodes.
+  if (code == absl::StatusCode::kInvalidArgument && stage == "queue") {
+    return BadRequest("", ended.message());
+  }
+  switch (code) {
     case absl::StatusCode::kDeadlineExceeded:
       return RequestTimeout(stage);
-    case absl::StatusCode::kInvalidArgument:
-      return BadRequest("", ended.message());
     case absl::StatusCode::kResourceExhausted:
       return NoWorkers("No memory or compute is free for this request. Please try again later.");
     default:

@@ -368,6 +368,18 @@ TEST_F(DispatcherTest, AFailureAtOneNodeIsCancelledAtTheOther) {
   ExpectAllFree();
 }
 
+TEST_F(DispatcherTest, OnlyARefusalInTheQueueIsTheClientsFault) {
+  ConnectBoth();
+  uint64_t id = *Submit();
+  FromPrefill(EndedMessage(id, absl::StatusCode::kInvalidArgument, "queue"));
+  EXPECT_EQ(sink_->outcome->error->status, 400);
+  id = *Submit();
+  Taken(id);
+  Granted(id);
+  FromPrefill(EndedMessage(id, absl::StatusCode::kInvalidArgument, "transfer"));
+  EXPECT_EQ(sink_->outcome->error->status, 502);
+}
+
 TEST_F(DispatcherTest, ANodeThatIsLostFailsWhatItHad) {
   ConnectBoth();
   const uint64_t id = Decoding();
