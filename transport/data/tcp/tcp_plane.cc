@@ -181,19 +181,26 @@ class TcpPlane final : public DataPlane {
 
   SendId Send(const std::string& address, std::string header, std::span<const std::byte> payload,
               std::function<void(absl::Status)> done) override {
-    const SendId id = next_id_++;
     if (header.size() > kMaxHeaderBytes || payload.size() > kMaxTransferBytes) {
       const absl::Status too_long =
           Invalid("a transfer with a header of %d and %d bytes", header.size(), payload.size());
       if (!core_->Post([done, too_long] { done(too_long); })) done(too_long);
-      return id;
+      return next_id_++;
     }
     auto transfer = std::make_shared<OutgoingTransfer>(
-        OutgoingTransfer{id, std::move(header), payload, std::move(done)});
+        OutgoingTransfer{0, std::move(header), payload, std::move(done)});
     ++core_->counters().sends_in_flight;
-    if (!core_->Post([core = core_.get(), address, transfer] {
-          core->Send(address, std::move(*transfer));
-        })) {
+    bool posted = false;
+    SendId id = 0;
+    {
+      // The receiver wants ids that rise in the order of their announcements: between taking one
+      // and posting it no other thread may do the same.
+      MutexLock lock(send_mutex_);
+      id = transfer->id = next_id_++;
+      posted = core_->Post(
+          [core = core_.get(), address, transfer] { core->Send(address, std::move(*transfer)); });
+    }
+    if (!posted) {
       --core_->counters().sends_in_flight;
       transfer->done(StoppedStatus());
     }
@@ -217,6 +224,7 @@ class TcpPlane final : public DataPlane {
 
  private:
   const std::shared_ptr<Core> core_;
+  Mutex send_mutex_;
   std::atomic<SendId> next_id_{1};
   std::thread thread_;
 };
