@@ -10,6 +10,7 @@
 
 #include "common/status.h"
 #include "common/status_macros.h"
+#include "kv/serialized.h"
 
 namespace anchorage::model {
 namespace {
@@ -232,15 +233,8 @@ absl::Status Model::MakeRopeTable() {
   }
   float* cos_table = rope_table_.as<float>();
   float* sin_table = cos_table + entries;
-  std::vector<double> frequencies(static_cast<size_t>(half));
-  for (int64_t i = 0; i < half; ++i) {
-    double& frequency = frequencies[static_cast<size_t>(i)];
-    frequency = std::pow(config_.rope_theta,
-                         -2.0 * static_cast<double>(i) / static_cast<double>(config_.head_dim));
-    if (!config_.rope_divisors.empty()) {
-      frequency /= double{config_.rope_divisors[static_cast<size_t>(i)]};
-    }
-  }
+  const std::vector<double> frequencies =
+      kv::RopeFrequencies(config_.rope_theta, config_.head_dim, config_.rope_divisors);
   for (int64_t position = 0; position < config_.context_length; ++position) {
     for (int64_t i = 0; i < half; ++i) {
       const double angle = static_cast<double>(position) * frequencies[static_cast<size_t>(i)];

@@ -36,14 +36,14 @@ absl::Status PromptRun::Begin() {
   plan_ = kv::PlanRequest(geometry, engine_.options_.plan, seq_len_, 0);
   result_.layers.resize(static_cast<size_t>(config.num_layers));
 
-  const bool all_rows = engine_.options_.schedule == Schedule::kLayerMajor ||
-                        request_.keep_hidden || request_.logit_rows > 1;
-  bridge_rows_ = all_rows ? seq_len_ : chunk_rows();
+  whole_bridge_ = engine_.options_.schedule == Schedule::kLayerMajor || request_.keep_hidden ||
+                  request_.logit_rows > 1;
+  bridge_rows_ = whole_bridge_ ? seq_len_ : chunk_rows();
   const int64_t bytes = bridge_rows_ * config.hidden_dim * static_cast<int64_t>(sizeof(float));
   bridge_charge_ = engine_.accountant_.Add(Component::kHiddenBridge, bytes);
   bridge_ = AlignedBuffer(static_cast<size_t>(bytes));
   if (bridge_.data() == nullptr) return Exhausted("no memory for %d hidden states", bridge_rows_);
-  if (!all_rows) return absl::OkStatus();  // embedded chunk by chunk
+  if (!whole_bridge_) return absl::OkStatus();  // embedded chunk by chunk
   return model::EmbedTokens(engine_.model_, request_.prompt_ids.data(), seq_len_,
                             bridge_.as<float>());
 }
@@ -54,8 +54,7 @@ int64_t PromptRun::chunk_rows() const {
 }
 
 float* PromptRun::HiddenSlot(int64_t start) {
-  const int64_t row = bridge_rows_ == seq_len_ ? start : 0;
-  return bridge_.as<float>() + row * engine_.model_.config().hidden_dim;
+  return bridge_.as<float>() + (whole_bridge_ ? start : 0) * engine_.model_.config().hidden_dim;
 }
 
 void PromptRun::RunLayer(int64_t layer, const absl::StatusOr<const model::PackedLayer*>& packed,
@@ -145,7 +144,7 @@ absl::Status PromptRun::ResidentLayers() {
   }
   ASSIGN_OR_RETURN(model::PrefillScratch * scratch, engine_.FitScratch(chunk_rows(), seq_len_));
   for (int64_t start = 0; start < seq_len_; start += chunk_rows()) {
-    if (bridge_rows_ < seq_len_) {
+    if (!whole_bridge_) {
       RETURN_IF_ERROR(model::EmbedTokens(engine_.model_, request_.prompt_ids.data() + start,
                                          std::min(chunk_rows(), seq_len_ - start),
                                          HiddenSlot(start)));
@@ -189,7 +188,7 @@ void PromptRun::Finish() {
 absl::Status PromptRun::SampleFirst() {
   const model::ModelConfig& config = engine_.model_.config();
   const int64_t rows = std::max<int64_t>(1, request_.logit_rows);
-  const int64_t in_bridge = bridge_rows_ == seq_len_ ? seq_len_ : (seq_len_ - 1) % bridge_rows_ + 1;
+  const int64_t in_bridge = (seq_len_ - 1) % bridge_rows_ + 1;  // rows of the last chunk, or all
   const float* hidden = bridge_.as<float>() + (in_bridge - rows) * config.hidden_dim;
   std::vector<float> normed(static_cast<size_t>(rows * config.hidden_dim));
   std::vector<float> logits(static_cast<size_t>(rows * config.vocab_size));

@@ -65,6 +65,7 @@ class PromptRun {
   // the others.
   AlignedBuffer bridge_;
   int64_t bridge_rows_ = 0;
+  bool whole_bridge_ = false;
   MemoryAccountant::Charge bridge_charge_;
   std::vector<kv::CompressedLayer> held_;  // of a short prompt, until the end
   PrefillResult result_;
