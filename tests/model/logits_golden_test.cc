@@ -62,15 +62,17 @@ TEST(LogitsGoldenTest, AgreeWithAnIndependentImplementation) {
     ASSERT_TRUE(result.status.ok()) << result.status;
     EXPECT_EQ(result.first_token, item["bf16_kv"]["top_ids"][0].get<int32_t>());
     const size_t stride = golden["stride"].get<size_t>();
-    // Against the same rounding of K and V what is left is the order of sums in f32, and those K
-    // and V that it pushes to the neighbouring bf16. Against unrounded K and V it is the rounding
-    // itself: 2^-9 of each, averaged over a softmax, through 30 layers. Logits are of magnitude 20.
+    // Logits are of magnitude 20. One token attends to itself alone, so rounded K and V are all
+    // that differs, and the golden values round them too: what is left is the order of sums in f32.
+    // With more tokens that order pushes some K and V to the neighbouring bf16 (2^-8 of it) in each
+    // of 30 layers, so rounded and unrounded golden values are equally far: 0.06 at most when
+    // measured, as far as they are from each other. Twice that is allowed.
     const double rounding = LargestError(result.logits, item["exact"], stride);
     const double order = LargestError(result.logits, item["bf16_kv"], stride);
     std::printf("%-16s %4zu tokens: %.5f to bf16 K and V, %.5f to unrounded\n",
                 item["name"].get<std::string>().c_str(), ids.size(), order, rounding);
-    EXPECT_LT(order, 0.03);
-    EXPECT_LT(rounding, 0.3);
+    EXPECT_LT(order, ids.size() == 1 ? 1e-3 : 0.12);
+    EXPECT_LT(rounding, 0.12);
   }
   EXPECT_EQ(longest, 4000u);
 }
