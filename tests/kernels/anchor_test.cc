@@ -128,7 +128,7 @@ std::vector<float> Score(const Layer& layer, int kappa, Stream& stream) {
 TEST_P(AnchorTest, ScorePrefixAgreesWithReference) {
   Stream stream(2);
   for (const Shape& shape : Shapes()) {
-    if (kSanitized && shape.seq_len > 500) continue;
+    if (kSanitized && shape.seq_len > 200) continue;
     SCOPED_TRACE(shape.Name());
     const Layer layer(shape);
     for (int kappa : {1, 7}) {
@@ -165,7 +165,7 @@ TEST_P(AnchorTest, ScorePrefixPoolsByHand) {
 TEST_P(AnchorTest, ResidualUtilitiesAgreeWithReference) {
   Stream stream(2);
   for (const Shape& shape : Shapes()) {
-    if (kSanitized && shape.seq_len > 500) continue;
+    if (kSanitized && shape.seq_len > 200) continue;
     SCOPED_TRACE(shape.Name());
     const Layer layer(shape);
     std::vector<float> u_key(shape.num_kv_heads * shape.prefix(), NAN);
@@ -325,7 +325,7 @@ TEST_P(AnchorTest, AssignAnchorsGivesZeroVectorsIndexAndProjectionZero) {
 }
 
 TEST_P(AnchorTest, BitsDoNotDependOnThreadsOrCount) {
-  const Layer layer({9, 3, 64, 700, 32, 32});
+  const Layer layer({9, 3, 64, kSanitized ? 300 : 700, 32, 32});
   const int dim = 64;
   const int64_t rows = layer.shape.num_kv_heads * layer.shape.prefix();
   struct Result {
