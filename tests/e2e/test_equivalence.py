@@ -24,8 +24,9 @@ def generate(model, prompt, schedule="layer-major", kv="none"):
 
 def serve(address, prompts, concurrency):
     """The service's answers to `prompts`, so many at once."""
+    stream = {"stream": True, "stream_options": {"include_usage": True}}
     jobs = (complete(address, {"prompt": prompt, "max_tokens": MAX_TOKENS, "temperature": 0,
-                               "stream": index % 2 == 0, "stream_options": {"include_usage": True}})
+                               **(stream if index % 2 == 0 else {})})
             for index, prompt in enumerate(prompts))
     outcomes = asyncio.run(run_all(jobs, concurrency))
     assert [outcome.terminal_state() for outcome in outcomes] == ["finished"] * len(prompts)
