@@ -54,6 +54,16 @@ std::vector<StepResult> BatchStep::Run(std::span<Sequence* const> batch) {
   return results;
 }
 
+absl::StatusOr<std::span<const float>> BatchStep::Logits(std::span<Sequence* const> rows) {
+  if (rows.size() > static_cast<size_t>(kMaxStepRows)) {
+    return Invalid("%d rows in a pass of %d", rows.size(), kMaxStepRows);
+  }
+  for (Sequence* sequence : rows) RETURN_IF_ERROR(sequence->PrepareStep());
+  RETURN_IF_ERROR(Forward(rows));
+  const size_t vocab = static_cast<size_t>(model_.config().vocab_size);
+  return std::span<const float>(logits_.as<float>(), rows.size() * vocab);
+}
+
 void BatchStep::Pass(std::span<Sequence* const> rows, std::span<StepResult* const> results) {
   if (rows.empty()) return;
   const absl::Status forward = Forward(rows);

@@ -37,6 +37,12 @@ class BatchStep {
   // results[i] belongs to batch[i], whose tokens already include the new one.
   std::vector<StepResult> Run(std::span<Sequence* const> batch);
 
+  // For evaluation: the forward pass of a step without its sampling. Feeds each row's last token
+  // and hands back the scores of the next, [rows, vocab], valid until the next call. The caller
+  // picks that token and appends it. InvalidArgument: more than kMaxStepRows rows. Other errors as
+  // Sequence::PrepareStep.
+  absl::StatusOr<std::span<const float>> Logits(std::span<Sequence* const> rows);
+
  private:
   BatchStep(const model::Model& model, std::vector<int32_t> model_stop_ids, kernels::Stream& stream,
             model::LayerScratch scratch);
