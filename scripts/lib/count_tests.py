@@ -16,9 +16,12 @@ def outcome(case):
     """passed, failed or skipped, for a <testcase> of ctest, GoogleTest or pytest."""
     if case.find("failure") is not None or case.find("error") is not None:
         return "failed"
-    if case.get("status") in ("fail", "disabled", "notrun"):
-        return "failed" if case.get("status") == "fail" else "skipped"
-    if case.find("skipped") is not None or case.get("result") in ("skipped", "suppressed"):
+    skipped = case.find("skipped")
+    if case.get("status") == "fail":
+        return "failed"
+    if skipped is not None and skipped.get("message") == "Unable to find executable":
+        return "failed"  # ctest's word for a program that was not built
+    if skipped is not None or case.get("result") in ("skipped", "suppressed"):
         return "skipped"
     return "passed"
 
