@@ -493,7 +493,7 @@ TEST_P(DataPlaneContractTest, SelfTestSaysWhatIsUsed) {
   EXPECT_NE(used->find("tcp"), std::string::npos) << *used;
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, DataPlaneContractTest, testing::Values("tcp"),
+INSTANTIATE_TEST_SUITE_P(Backends, DataPlaneContractTest, testing::Values("tcp", "ucx"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "common/status.h"
 #include "transport/data/tcp/tcp_plane.h"
+#include "transport/data/ucx/ucx_plane.h"
 
 namespace anchorage::transport {
 
@@ -12,6 +13,7 @@ absl::StatusOr<std::unique_ptr<DataPlane>> MakeDataPlane(const std::string& kind
   }
   if (options.stall_timeout_ms <= 0) return Invalid("the stall time-out must be above 0");
   if (kind == "tcp") return MakeTcpPlane(options);
+  if (kind == "ucx") return MakeUcxPlane(options);
   return Invalid("'%s' is no data transport: choose ucx or tcp", kind);
 }
 
