@@ -1,0 +1,21 @@
+// Long texts for measurements, taken from this repository itself, so that they are always at hand.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace anchorage::bench {
+
+// What a text is made of, files in ascending order of their paths:
+//   "code"     the sources under kernels/
+//   "prose"    LICENSE, docs/ARCHITECTURE.md and the comments of all headers
+//   "scripts"  the Python and shell programs under scripts/ and tests/
+inline constexpr const char* kTextKinds[] = {"code", "prose", "scripts"};
+
+// `root`: the top folder of the sources. InvalidArgument: no such kind. NotFound: a file is
+// missing.
+absl::StatusOr<std::string> ReadOwnText(std::string_view kind, const std::string& root);
+
+}  // namespace anchorage::bench
