@@ -3,7 +3,7 @@
 #include "common/status_macros.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"
-#include "model/kernel_status.h"
+#include "kv/kernel_status.h"
 #include "model/layer_forward.h"
 
 namespace anchorage::model {
@@ -15,7 +15,7 @@ absl::Status EmbedTokens(const Model& model, const int32_t* ids, int64_t count, 
       return Invalid("token %d at position %d is not in 0..%d", ids[i], i, vocab_size - 1);
     }
   }
-  return FromKernel(kernels::GatherRows(model.embedding(), ids, count, hidden), "GatherRows");
+  return kv::FromKernel(kernels::GatherRows(model.embedding(), ids, count, hidden), "GatherRows");
 }
 
 absl::Status DecodeLayer(const Model& model, int64_t layer, int64_t rows, const int32_t* positions,
@@ -34,13 +34,13 @@ absl::Status DecodeLayer(const Model& model, int64_t layer, int64_t rows, const 
   const LayerMatrices matrices{&model.layer(layer), nullptr};
   RETURN_IF_ERROR(ProjectQkv(config, matrices, rows, hidden, scratch, stream));
   RETURN_IF_ERROR(
-      FromKernel(kernels::ApplyRope(rows, static_cast<int>(config.num_q_heads), config.q_dim(),
-                                    model.rope(), 0, positions, scratch.q, stream),
-                 "ApplyRope"));
-  RETURN_IF_ERROR(
-      FromKernel(kernels::ApplyRope(rows, static_cast<int>(config.num_kv_heads), config.kv_dim(),
-                                    model.rope(), 0, positions, scratch.k, stream),
-                 "ApplyRope"));
+      kv::FromKernel(kernels::ApplyRope(rows, static_cast<int>(config.num_q_heads), config.q_dim(),
+                                        model.rope(), 0, positions, scratch.q, stream),
+                     "ApplyRope"));
+  RETURN_IF_ERROR(kv::FromKernel(
+      kernels::ApplyRope(rows, static_cast<int>(config.num_kv_heads), config.kv_dim(), model.rope(),
+                         0, positions, scratch.k, stream),
+      "ApplyRope"));
   RETURN_IF_ERROR(attend(layer, rows, scratch.q, scratch.k, scratch.v, scratch.attention));
   return FinishLayer(config, matrices, rows, hidden, scratch, stream);
 }

@@ -3,7 +3,7 @@
 #include "common/status_macros.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"
-#include "model/kernel_status.h"
+#include "kv/kernel_status.h"
 
 namespace anchorage::model {
 namespace {
@@ -12,11 +12,11 @@ namespace {
 absl::Status Product(const LayerMatrices& matrices, Matrix which, int64_t rows, const float* x,
                      float* out, bool accumulate, kernels::Stream& stream) {
   if (matrices.packed == nullptr) {
-    return FromKernel(kernels::Matmul(rows, x, (*matrices.stored)[which], out, accumulate, stream),
-                      "Matmul");
+    return kv::FromKernel(
+        kernels::Matmul(rows, x, (*matrices.stored)[which], out, accumulate, stream), "Matmul");
   }
   const kernels::PackedWeights& weights = (*matrices.packed)[which];
-  return FromKernel(
+  return kv::FromKernel(
       kernels::Gemm(rows, x, weights.cols, weights, out, weights.rows, accumulate, stream), "Gemm");
 }
 
@@ -25,9 +25,9 @@ absl::Status Product(const LayerMatrices& matrices, Matrix which, int64_t rows, 
 absl::Status ProjectQkv(const ModelConfig& config, const LayerMatrices& matrices, int64_t rows,
                         const float* hidden, LayerScratch& scratch, kernels::Stream& stream) {
   RETURN_IF_ERROR(
-      FromKernel(kernels::RmsNorm(rows, config.hidden_dim, hidden, matrices.stored->attn_norm,
-                                  config.rms_eps, scratch.normed, stream),
-                 "RmsNorm"));
+      kv::FromKernel(kernels::RmsNorm(rows, config.hidden_dim, hidden, matrices.stored->attn_norm,
+                                      config.rms_eps, scratch.normed, stream),
+                     "RmsNorm"));
   RETURN_IF_ERROR(Product(matrices, Matrix::kQ, rows, scratch.normed, scratch.q, false, stream));
   RETURN_IF_ERROR(Product(matrices, Matrix::kK, rows, scratch.normed, scratch.k, false, stream));
   return Product(matrices, Matrix::kV, rows, scratch.normed, scratch.v, false, stream);
@@ -37,13 +37,13 @@ absl::Status FinishLayer(const ModelConfig& config, const LayerMatrices& matrice
                          float* hidden, LayerScratch& scratch, kernels::Stream& stream) {
   RETURN_IF_ERROR(Product(matrices, Matrix::kO, rows, scratch.attention, hidden, true, stream));
   RETURN_IF_ERROR(
-      FromKernel(kernels::RmsNorm(rows, config.hidden_dim, hidden, matrices.stored->ffn_norm,
-                                  config.rms_eps, scratch.normed, stream),
-                 "RmsNorm"));
+      kv::FromKernel(kernels::RmsNorm(rows, config.hidden_dim, hidden, matrices.stored->ffn_norm,
+                                      config.rms_eps, scratch.normed, stream),
+                     "RmsNorm"));
   RETURN_IF_ERROR(
       Product(matrices, Matrix::kGate, rows, scratch.normed, scratch.gate, false, stream));
   RETURN_IF_ERROR(Product(matrices, Matrix::kUp, rows, scratch.normed, scratch.up, false, stream));
-  RETURN_IF_ERROR(FromKernel(
+  RETURN_IF_ERROR(kv::FromKernel(
       kernels::SiluMul(rows * config.ff_dim, scratch.gate, scratch.up, scratch.gate, stream),
       "SiluMul"));
   return Product(matrices, Matrix::kDown, rows, scratch.gate, hidden, true, stream);

@@ -2,7 +2,7 @@
 
 #include "common/status.h"
 #include "common/status_macros.h"
-#include "model/kernel_status.h"
+#include "kv/kernel_status.h"
 
 namespace anchorage::model {
 namespace {
@@ -39,8 +39,8 @@ absl::Status PackedLayer::Unpack(const Model& model, int64_t layer, kernels::Str
   float* base = buffer_.as<float>();
   for (size_t i = 0; i < kNumMatrices; ++i) {
     float* packed = base + (matrices_[i].data - base);
-    RETURN_IF_ERROR(FromKernel(kernels::PackWeights(model.layer(layer).matrices[i], packed, stream),
-                               "PackWeights"));
+    RETURN_IF_ERROR(kv::FromKernel(
+        kernels::PackWeights(model.layer(layer).matrices[i], packed, stream), "PackWeights"));
   }
   layer_ = layer;
   return absl::OkStatus();

@@ -6,7 +6,7 @@
 #include "common/status_macros.h"
 #include "kernels/elementwise.h"
 #include "kernels/prefill_attention.h"
-#include "model/kernel_status.h"
+#include "kv/kernel_status.h"
 
 namespace anchorage::model {
 
@@ -142,11 +142,11 @@ absl::Status PrefillChunk(const Model& model, const LayerMatrices& matrices, int
   RETURN_IF_ERROR(ProjectQkv(config, matrices, rows, hidden, layer, stream));
   kv.Store(start, rows, layer.k, layer.v, stream);
   RETURN_IF_ERROR(
-      FromKernel(kernels::ApplyRope(rows, static_cast<int>(config.num_q_heads), config.q_dim(),
-                                    model.rope(), start, nullptr, layer.q, stream),
-                 "ApplyRope"));
+      kv::FromKernel(kernels::ApplyRope(rows, static_cast<int>(config.num_q_heads), config.q_dim(),
+                                        model.rope(), start, nullptr, layer.q, stream),
+                     "ApplyRope"));
   const kernels::ActiveKvView view = kv.view();
-  RETURN_IF_ERROR(FromKernel(
+  RETURN_IF_ERROR(kv::FromKernel(
       kernels::PrefillAttention(AttentionShape(config, start, rows, view.capacity), layer.q, view.k,
                                 view.v, model.rope(), layer.attention, scratch.lse.as<float>(),
                                 scratch.attention.data(), stream),
