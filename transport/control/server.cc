@@ -71,6 +71,7 @@ class Server final : public ControlServer {
     const absl::Status handshake = co_await session->Handshake();
     --state->num_handshakes;
     if (!handshake.ok()) {
+      if (scope->handler == nullptr) co_return;  // stopped
       observe::LogWarning("", "control: refused a peer: %s", std::string(handshake.message()));
       co_return;
     }

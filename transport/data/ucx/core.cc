@@ -24,8 +24,10 @@ constexpr int kMaxProgressCalls = 16;
 constexpr milliseconds kMaxProgressTime(1);
 constexpr int kMaxSleepMs = 50;
 constexpr milliseconds kWatchPeriod(10);
-// How long a transfer that is to end may still run before its endpoint is closed by force.
+// A transfer that is to end may run on while its endpoint moves; after so long without, it is
+// closed.
 constexpr milliseconds kEndGrace(200);
+constexpr size_t kMaxInTransport = 4;
 // How long a refused send waits for the reason, which comes as a message of its own.
 constexpr milliseconds kReasonGrace(1'000);
 // A transfer cannot be watched byte by byte, so a long one may take longer: as long as on a link of
@@ -120,10 +122,11 @@ void UcxCore::RunCommands() {
 void UcxCore::Run() {
   while (!shutting_down_) {
     RunCommands();
+    StartWaitingSends();
     const unsigned progressed = Progress();
     WatchDeadlines();
-    CloseBrokenEndpoints();
-    if (progressed == 0 && !shutting_down_) Sleep();
+    const bool closed = CloseBrokenEndpoints();
+    if (progressed == 0 && !closed && !shutting_down_) Sleep();
   }
   ShutDown();
 }
@@ -160,27 +163,36 @@ void UcxCore::WatchDeadlines() {
     if (!sending.end_reason && Stalled(sending, now)) stalled.push_back(id);
   }
   for (const DataPlane::SendId id : stalled) {
-    EndSending(id,
-               absl::DeadlineExceededError(
-                   absl::StrFormat("no progress for %d ms", options_.stall_timeout_ms)),
-               now);
+    EndSending(id, absl::DeadlineExceededError(
+                       absl::StrFormat("no progress for %d ms", options_.stall_timeout_ms)));
   }
-  const absl::Status gave_up = absl::UnavailableError("closed to end another transfer");
+  const absl::Status closed = absl::UnavailableError("closed to end another transfer");
   std::vector<DataPlane::SendId> without_reason;
   for (const auto& [id, sending] : sendings_) {
-    if (!sending.close_at || now < *sending.close_at) continue;
-    if (sending.in_transport) {
-      Break(sending.endpoint, gave_up);
-    } else {
-      without_reason.push_back(id);
+    if (!sending.ended_at) continue;
+    if (sending.stage != Stage::kInTransport) {
+      if (now - *sending.ended_at > kReasonGrace) without_reason.push_back(id);
+    } else if (now - LastProgress(sending.endpoint, *sending.ended_at) > kEndGrace) {
+      Break(sending.endpoint, closed);
     }
   }
-  for (const DataPlane::SendId id : without_reason) {
-    Finish(id, *sendings_.at(id).end_reason);
-  }
+  for (const DataPlane::SendId id : without_reason) Finish(id, *sendings_.at(id).end_reason);
   for (const auto& [token, receiving] : receivings_) {
-    if (receiving.close_at && now >= *receiving.close_at) Break(receiving.endpoint, gave_up);
+    if (!receiving.ended_at) continue;
+    if (now - LastProgress(receiving.endpoint, *receiving.ended_at) > kEndGrace) {
+      Break(receiving.endpoint, closed);
+    }
   }
+}
+
+UcxCore::Time UcxCore::LastProgress(uint64_t endpoint, Time since) const {
+  const auto found = endpoints_.find(endpoint);
+  return found == endpoints_.end() ? since : std::max(since, found->second.last_progress);
+}
+
+void UcxCore::NoteProgress(uint64_t endpoint) {
+  const auto found = endpoints_.find(endpoint);
+  if (found != endpoints_.end()) found->second.last_progress = Clock::now();
 }
 
 // The worker is driven until UCX has let go of all memory; only then may its owners have it back.
@@ -191,8 +203,8 @@ void UcxCore::ShutDown() {
   for (auto& [serial, endpoint] : endpoints_) Break(serial, StoppedStatus());
   const Time limit = Clock::now() + kShutdownLimit;
   while ((num_operations_ > 0 || !endpoints_.empty()) && Clock::now() < limit) {
-    CloseBrokenEndpoints();
-    if (Progress() == 0) Sleep();
+    const bool closed = CloseBrokenEndpoints();
+    if (Progress() == 0 && !closed) Sleep();
   }
   RunCommands();  // what was posted before the shutdown and behind it in the queue
   if (num_operations_ > 0) {
@@ -246,7 +258,7 @@ uint64_t UcxCore::AddEndpoint(ucp_ep_h handle, std::string address) {
   const uint64_t serial = next_endpoint_++;
   if (!address.empty()) by_address_[address] = serial;
   by_handle_[handle] = serial;
-  endpoints_[serial] = Endpoint{handle, std::move(address), false, {}, Clock::now()};
+  endpoints_[serial] = Endpoint{handle, std::move(address), false, {}, Clock::now(), {}, 0};
   ++counters_.open_endpoints;
   return serial;
 }
@@ -272,7 +284,7 @@ void UcxCore::Break(uint64_t serial, absl::Status reason) {
 }
 
 // Those that UCX still holds end in their own callbacks, which the close brings about.
-void UcxCore::CloseBrokenEndpoints() {
+bool UcxCore::CloseBrokenEndpoints() {
   std::vector<uint64_t> broken;
   for (const auto& [serial, endpoint] : endpoints_) {
     if (endpoint.broken) broken.push_back(serial);
@@ -284,7 +296,7 @@ void UcxCore::CloseBrokenEndpoints() {
     for (auto& [id, sending] : sendings_) {
       if (sending.endpoint != serial) continue;
       if (!sending.end_reason) sending.end_reason = Annotate(endpoint.reason, endpoint.address);
-      if (!sending.in_transport) {
+      if (sending.stage != Stage::kInTransport) {
         waiting.emplace_back(id, sending.verdict.value_or(*sending.end_reason));
       }
     }
@@ -298,6 +310,7 @@ void UcxCore::CloseBrokenEndpoints() {
     by_handle_.erase(endpoint.handle);
     --counters_.open_endpoints;
   }
+  return !broken.empty();
 }
 
 void UcxCore::CloseByForce(ucp_ep_h handle) {
@@ -349,15 +362,33 @@ void UcxCore::Send(DataPlane::SendId id, Outgoing transfer) {
   sending.done = std::move(transfer.done);
   sending.endpoint = *endpoint;
   sending.last_progress = Clock::now();
+  endpoints_.at(*endpoint).waiting.push_back(id);
+}
 
+void UcxCore::StartWaitingSends() {
+  for (auto& [serial, endpoint] : endpoints_) {
+    while (!endpoint.broken && !endpoint.waiting.empty() &&
+           endpoint.num_in_transport < kMaxInTransport) {
+      const DataPlane::SendId id = endpoint.waiting.front();
+      endpoint.waiting.pop_front();
+      const auto found = sendings_.find(id);  // not there: cancelled meanwhile
+      if (found != sendings_.end()) StartSend(id, found->second, endpoint);
+    }
+  }
+}
+
+void UcxCore::StartSend(DataPlane::SendId id, Sending& sending, Endpoint& endpoint) {
+  sending.stage = Stage::kInTransport;
+  sending.last_progress = Clock::now();
+  ++endpoint.num_in_transport;
   Operation* operation = NewOperation(id);
   const uint32_t protocol =
-      transfer.payload.empty() ? UCP_AM_SEND_FLAG_EAGER : UCP_AM_SEND_FLAG_RNDV;
+      sending.payload.empty() ? UCP_AM_SEND_FLAG_EAGER : UCP_AM_SEND_FLAG_RNDV;
   ucp_request_param_t parameters = Parameters(operation, UCP_AM_SEND_FLAG_REPLY | protocol);
   parameters.cb.send = SendCallback;
   const ucs_status_ptr_t request = ucp_am_send_nbx(
-      endpoints_.at(*endpoint).handle, kTransferMessage, sending.message_header.data(),
-      sending.message_header.size(), transfer.payload.data(), transfer.payload.size(), &parameters);
+      endpoint.handle, kTransferMessage, sending.message_header.data(),
+      sending.message_header.size(), sending.payload.data(), sending.payload.size(), &parameters);
   if (UCS_PTR_IS_PTR(request)) return;
   EndOperation(operation);
   OnSent(id, UCS_PTR_RAW_STATUS(request));
@@ -377,9 +408,10 @@ void UcxCore::OnSent(DataPlane::SendId id, ucs_status_t status) {
   const auto found = sendings_.find(id);
   if (found == sendings_.end()) return;
   Sending& sending = found->second;
-  sending.in_transport = false;
+  sending.stage = Stage::kSent;
   sending.last_progress = Clock::now();
   if (const auto at = endpoints_.find(sending.endpoint); at != endpoints_.end()) {
+    --at->second.num_in_transport;
     at->second.last_progress = sending.last_progress;
   }
   if (status == UCS_OK) {
@@ -390,8 +422,10 @@ void UcxCore::OnSent(DataPlane::SendId id, ucs_status_t status) {
   if (sending.end_reason) return Finish(id, *sending.end_reason);
   if (status == UCS_OK) return;
   // Refused, and the reason is on its way; or the endpoint broke, and its error follows.
-  sending.end_reason = StatusFromUcs(status, "the receiver refused and did not say why");
-  sending.close_at = sending.last_progress + kReasonGrace;
+  sending.end_reason = status == UCS_ERR_REJECTED
+                           ? FailedPrecondition("the receiver refused and did not say why")
+                           : Unavailable("the transfer broke: %s", ucs_status_string(status));
+  sending.ended_at = sending.last_progress;
 }
 
 ucs_status_t UcxCore::ReplyCallback(void* self, const void* header, size_t header_size, void* data,
@@ -414,23 +448,23 @@ void UcxCore::OnReply(const ReplyHeader& header, std::string message) {
   if (header.sender != own_id_ || found == sendings_.end()) return;  // ended meanwhile
   Sending& sending = found->second;
   sending.last_progress = Clock::now();
-  if (const auto at = endpoints_.find(sending.endpoint); at != endpoints_.end()) {
-    at->second.last_progress = sending.last_progress;
-  }
+  NoteProgress(sending.endpoint);
   sending.verdict = VerdictFromWire(header.code, std::move(message));
-  if (!sending.in_transport) Finish(header.id, *sending.verdict);
+  if (sending.stage == Stage::kSent) Finish(header.id, *sending.verdict);
 }
 
 void UcxCore::CancelSend(DataPlane::SendId id) {
-  EndSending(id, absl::CancelledError("cancelled by the sender"), Clock::now() + kEndGrace);
+  EndSending(id, absl::CancelledError("cancelled by the sender"));
 }
 
-void UcxCore::EndSending(DataPlane::SendId id, absl::Status reason, Time close_at) {
+void UcxCore::EndSending(DataPlane::SendId id, absl::Status reason) {
   const auto found = sendings_.find(id);
   if (found == sendings_.end()) return;
-  if (!found->second.in_transport) return Finish(id, std::move(reason));
-  if (!found->second.end_reason) found->second.end_reason = std::move(reason);
-  if (!found->second.close_at) found->second.close_at = close_at;
+  Sending& sending = found->second;
+  if (sending.stage != Stage::kInTransport) return Finish(id, std::move(reason));
+  if (sending.end_reason) return;
+  sending.end_reason = std::move(reason);
+  sending.ended_at = Clock::now();
 }
 
 void UcxCore::Finish(DataPlane::SendId id, absl::Status status) {
@@ -441,16 +475,12 @@ void UcxCore::Finish(DataPlane::SendId id, absl::Status status) {
   done(std::move(status));
 }
 
-// While UCX has it, progress of others on the endpoint shows that the link lives.
+// While it waits or UCX has it, progress of others on the endpoint shows that the link lives.
 bool UcxCore::Stalled(const Sending& sending, Time now) const {
-  Time since = sending.last_progress;
-  milliseconds limit(options_.stall_timeout_ms);
-  if (sending.in_transport) {
-    const auto at = endpoints_.find(sending.endpoint);
-    if (at != endpoints_.end()) since = std::max(since, at->second.last_progress);
-    limit += milliseconds(sending.payload.size() / kSlowestBytesPerMs);
-  }
-  return now - since > limit;
+  const milliseconds limit(options_.stall_timeout_ms);
+  if (sending.stage == Stage::kSent) return now - sending.last_progress > limit;
+  const milliseconds for_its_size(sending.payload.size() / kSlowestBytesPerMs);
+  return now - LastProgress(sending.endpoint, sending.last_progress) > limit + for_its_size;
 }
 
 // -------------------------------------------------------------------------------------- receiving
@@ -492,6 +522,7 @@ ucs_status_t UcxCore::OnTransfer(const ReceivedTransfer& transfer, void* data, s
   counters_.received_bytes += static_cast<int64_t>(sizeof(TransferPrefix) + transfer.header.size());
   const absl::StatusOr<Landing> landing = options_.receiver->OnAnnounce(transfer.header, length);
   if (!landing.ok()) return refuse(landing.status());
+  NoteProgress(receiving.endpoint);
   receivings_[landing->token] = receiving;
   ++counters_.landings_in_flight;
   if (landing->region.size() != length) {
@@ -536,6 +567,7 @@ void UcxCore::ReceiveCallback(void* request, ucs_status_t status, size_t length,
 
 void UcxCore::OnReceived(uint64_t token, ucs_status_t status) {
   const Receiving receiving = receivings_.at(token);
+  NoteProgress(receiving.endpoint);
   if (status == UCS_OK) counters_.received_bytes += static_cast<int64_t>(receiving.length);
   if (!receiving.end_reason) return Quiet(token, StatusFromUcs(status, "receiving"));
   SendReply(receiving.endpoint, receiving.sender, receiving.id, *receiving.end_reason);
@@ -581,7 +613,7 @@ void UcxCore::CloseLanding(uint64_t token) {
   const auto found = receivings_.find(token);
   if (found == receivings_.end() || found->second.end_reason) return;
   found->second.end_reason = absl::CancelledError("closed by the receiver");
-  found->second.close_at = Clock::now() + kEndGrace;
+  found->second.ended_at = Clock::now();
 }
 
 // ---------------------------------------------------------------------------------------- for logs

@@ -11,6 +11,7 @@
 #include <ucp/api/ucp.h>
 
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -69,16 +70,19 @@ class UcxCore : public std::enable_shared_from_this<UcxCore> {
     bool broken = false;
     absl::Status reason;
     Time last_progress;
+    std::deque<DataPlane::SendId> waiting;  // in the order of their announcements
+    size_t num_in_transport = 0;
   };
+  enum class Stage { kWaiting, kInTransport, kSent };
   struct Sending {
     std::string message_header;  // prefix and caller's header: must live until the send callback
     std::span<const std::byte> payload;
     std::function<void(absl::Status)> done;
     uint64_t endpoint = 0;
-    bool in_transport = true;  // until the send callback
+    Stage stage = Stage::kWaiting;  // kInTransport until the send callback: UCX has the payload
     std::optional<absl::Status> verdict;
-    std::optional<absl::Status> end_reason;  // why we ended it ourselves
-    std::optional<Time> close_at;            // then its endpoint is closed by force
+    std::optional<absl::Status> end_reason;  // why it ended otherwise
+    std::optional<Time> ended_at;            // not before UCX has let go, or the reason has come
     Time last_progress;
   };
   struct Receiving {
@@ -87,7 +91,7 @@ class UcxCore : public std::enable_shared_from_this<UcxCore> {
     uint64_t sender = 0;
     size_t length = 0;
     std::optional<absl::Status> end_reason;
-    std::optional<Time> close_at;
+    std::optional<Time> ended_at;
   };
   // One call into UCX that is not over; its callback deletes it.
   struct Operation {
@@ -102,7 +106,8 @@ class UcxCore : public std::enable_shared_from_this<UcxCore> {
   unsigned Progress();
   void Sleep();
   void WatchDeadlines();
-  void CloseBrokenEndpoints();
+  bool CloseBrokenEndpoints();  // whether there were any
+  void StartWaitingSends();
   void ShutDown();
   bool HasCommands();
 
@@ -115,11 +120,15 @@ class UcxCore : public std::enable_shared_from_this<UcxCore> {
   static void OnEndpointError(void* self, ucp_ep_h handle, ucs_status_t status);
 
   // Sending.
+  void StartSend(DataPlane::SendId id, Sending& sending, Endpoint& endpoint);
   void OnSent(DataPlane::SendId id, ucs_status_t status);
   void OnReply(const ReplyHeader& header, std::string message);
-  void EndSending(DataPlane::SendId id, absl::Status reason, Time close_at);
+  void EndSending(DataPlane::SendId id, absl::Status reason);
   void Finish(DataPlane::SendId id, absl::Status status);
   bool Stalled(const Sending& sending, Time now) const;
+  // When the endpoint last did anything, but not before `since`.
+  Time LastProgress(uint64_t endpoint, Time since) const;
+  void NoteProgress(uint64_t endpoint);
   static void SendCallback(void* request, ucs_status_t status, void* operation);
   static ucs_status_t ReplyCallback(void* self, const void* header, size_t header_size, void* data,
                                     size_t length, const ucp_am_recv_param_t* parameters);
