@@ -1,7 +1,7 @@
 // What a prefill holds in memory under each schedule: the same prompt through an engine of its own
 // each time, peaks by component as the engine's accountant saw them.
 //
-//   residency_bench --model FILE [--tokens 6000] [--chunk 2048] [--check]
+//   residency_bench --model FILE [--tokens 6000] [--chunk 2048] [--threads N] [--check]
 //
 // Layers are dropped the moment they are handed over. All schedules must pick the same first token.
 // With --check the program ends with status 1 unless layer-major keeps the K and V of exactly one
@@ -11,11 +11,11 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "bench/own_text.h"
+#include "bench/threads.h"
 #include "common/bytes.h"
 #include "common/clock.h"
 #include "common/flags.h"
@@ -135,9 +135,7 @@ absl::StatusOr<bool> Run() {
   ASSIGN_OR_RETURN(const std::unique_ptr<const model::Model> model,
                    model::Model::Load(absl::GetFlag(FLAGS_model)));
   ASSIGN_OR_RETURN(const std::vector<int32_t> prompt_ids, ReadPrompt(*model));
-  const int threads = absl::GetFlag(FLAGS_threads);
-  kernels::Stream stream(
-      threads > 0 ? threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  kernels::Stream stream(ThreadsOrAll(absl::GetFlag(FLAGS_threads)));
   std::vector<Outcome> outcomes;
   for (const Schedule schedule : kSchedules) {
     ASSIGN_OR_RETURN(Outcome outcome, Measure(*model, schedule, prompt_ids, stream));
