@@ -2,7 +2,7 @@
 // the text's own next tokens forced through all of them side by side. The full cache's predictions
 // are the yardstick.
 //
-//   fidelity_bench --model FILE [--texts code,prose] [--tokens 4096,7900] [--forced 256]
+//   fidelity_bench --model FILE [--texts code,prose,scripts] [--tokens 4096,7900] [--forced 256]
 //                  [--threads N] [--json OUT] [--check]
 //
 // Before anything is compared, the full cache has to agree with the uncompressed prefill of the
@@ -37,7 +37,7 @@
 #include "text/tokenizer.h"
 
 ABSL_FLAG(std::string, model, "", "model file (GGUF)");
-ABSL_FLAG(std::vector<std::string>, texts, (std::vector<std::string>{"code", "prose"}),
+ABSL_FLAG(std::vector<std::string>, texts, (std::vector<std::string>{"code", "prose", "scripts"}),
           "kinds of text: code, prose, scripts");
 ABSL_FLAG(std::vector<std::string>, tokens, (std::vector<std::string>{"4096"}),
           "lengths of the compressed prompt");
