@@ -26,7 +26,7 @@ constexpr int kMaxSleepMs = 50;
 constexpr milliseconds kWatchPeriod(10);
 // A transfer that is to end may run on while its endpoint moves; after so long without, it is
 // closed.
-constexpr milliseconds kEndGrace(200);
+constexpr milliseconds kEndGrace(500);
 constexpr size_t kMaxInTransport = 4;
 // How long a refused send waits for the reason, which comes as a message of its own.
 constexpr milliseconds kReasonGrace(1'000);
@@ -258,7 +258,7 @@ uint64_t UcxCore::AddEndpoint(ucp_ep_h handle, std::string address) {
   const uint64_t serial = next_endpoint_++;
   if (!address.empty()) by_address_[address] = serial;
   by_handle_[handle] = serial;
-  endpoints_[serial] = Endpoint{handle, std::move(address), false, {}, Clock::now(), {}, 0};
+  endpoints_[serial] = Endpoint{handle, std::move(address), false, {}, Clock::now(), {}, 0, false};
   ++counters_.open_endpoints;
   return serial;
 }
@@ -368,7 +368,7 @@ void UcxCore::Send(DataPlane::SendId id, Outgoing transfer) {
 void UcxCore::StartWaitingSends() {
   for (auto& [serial, endpoint] : endpoints_) {
     while (!endpoint.broken && !endpoint.waiting.empty() &&
-           endpoint.num_in_transport < kMaxInTransport) {
+           endpoint.num_in_transport < (endpoint.proven ? kMaxInTransport : 1)) {
       const DataPlane::SendId id = endpoint.waiting.front();
       endpoint.waiting.pop_front();
       const auto found = sendings_.find(id);  // not there: cancelled meanwhile
@@ -413,6 +413,7 @@ void UcxCore::OnSent(DataPlane::SendId id, ucs_status_t status) {
   if (const auto at = endpoints_.find(sending.endpoint); at != endpoints_.end()) {
     --at->second.num_in_transport;
     at->second.last_progress = sending.last_progress;
+    at->second.proven |= status == UCS_OK || status == UCS_ERR_REJECTED;
   }
   if (status == UCS_OK) {
     counters_.sent_bytes +=

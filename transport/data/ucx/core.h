@@ -72,6 +72,7 @@ class UcxCore : public std::enable_shared_from_this<UcxCore> {
     Time last_progress;
     std::deque<DataPlane::SendId> waiting;  // in the order of their announcements
     size_t num_in_transport = 0;
+    bool proven = false;  // a send has gone through: until then UCX may reorder messages
   };
   enum class Stage { kWaiting, kInTransport, kSent };
   struct Sending {
