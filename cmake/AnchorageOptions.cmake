@@ -20,6 +20,9 @@ add_compile_options(-Wall -Wextra -Wpedantic -Werror -Wno-unused-parameter
 # Results must be the same bits on every build: no contraction beyond the FMAs that are written out.
 add_compile_options(-ffp-contract=off)
 
+if(NOT ANCHORAGE_SANITIZER STREQUAL "none")
+  add_compile_options(-O1 -g1)  # a sanitized build is compiled more often than it is run
+endif()
 if(ANCHORAGE_SANITIZER STREQUAL "address")
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)
