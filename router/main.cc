@@ -1,14 +1,15 @@
 // anchorage-router: the HTTP front door.
-#include <fstream>
 #include <utility>
 
 #include "absl/flags/flag.h"
 #include "absl/time/time.h"
 #include "common/flags.h"
 #include "common/ids.h"
+#include "common/read_file.h"
 #include "common/status.h"
 #include "common/status_macros.h"
 #include "common/version.h"
+#include "common/wire_version.h"
 #include "kv/plan_flags.h"
 #include "observe/logging.h"
 #include "observe/probes.h"
@@ -42,18 +43,6 @@ namespace anchorage::router {
 namespace {
 
 constexpr int64_t kTickMs = 20;
-constexpr uint32_t kWireVersion = 1;
-
-// The first line of the file; "" when no file is named.
-absl::StatusOr<std::string> ReadSecret(const char* flag, const std::string& path) {
-  if (path.empty()) return std::string();
-  std::ifstream file(path);
-  std::string secret;
-  if (!file || !std::getline(file, secret) || secret.empty()) {
-    return Invalid("%s: cannot read a secret from the first line of '%s'", flag, path);
-  }
-  return secret;
-}
 
 absl::StatusOr<int64_t> Milliseconds(const char* flag, absl::Duration duration) {
   if (duration <= absl::ZeroDuration() || duration > absl::Hours(1000)) {
@@ -132,9 +121,10 @@ absl::Status Serve() {
   http.listen = absl::GetFlag(FLAGS_listen);
   http.max_body_bytes = absl::GetFlag(FLAGS_max_body_bytes);
   if (http.max_body_bytes < 1) return Invalid("--max-body-bytes must be at least 1");
-  ASSIGN_OR_RETURN(http.api_key, ReadSecret("--api-key-file", absl::GetFlag(FLAGS_api_key_file)));
+  ASSIGN_OR_RETURN(http.api_key,
+                   ReadSecretFile("--api-key-file", absl::GetFlag(FLAGS_api_key_file)));
   ASSIGN_OR_RETURN(const std::string token,
-                   ReadSecret("--token-file", absl::GetFlag(FLAGS_token_file)));
+                   ReadSecretFile("--token-file", absl::GetFlag(FLAGS_token_file)));
 
   const std::string path = absl::GetFlag(FLAGS_model);
   absl::StatusOr<ServedModel> model = ServedModel::Load(path, absl::GetFlag(FLAGS_model_name));

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -12,6 +11,7 @@
 
 #include "absl/flags/flag.h"
 #include "common/bytes.h"
+#include "common/read_file.h"
 #include "common/status.h"
 #include "common/status_macros.h"
 #include "kv/cache_file.h"
@@ -55,9 +55,7 @@ absl::StatusOr<std::string> ReadPrompt() {
   if (path.empty()) {
     return std::string(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
   }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return NotFound("cannot read %s", path);
-  return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  return ReadFile(path);
 }
 
 absl::StatusOr<std::vector<int32_t>> Tokenise(const text::Tokenizer& tokenizer,

@@ -1,8 +1,8 @@
 #include "worker/layer_header.h"
 
 #include "common/status.h"
+#include "common/wire_version.h"
 #include "proto/transfer.pb.h"
-#include "worker/wire.h"
 
 namespace anchorage::worker {
 

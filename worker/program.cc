@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <thread>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/flags.h"
+#include "common/read_file.h"
 #include "common/status.h"
 #include "common/status_macros.h"
 #include "kv/plan_flags.h"
@@ -35,15 +35,6 @@ namespace anchorage::worker {
 namespace {
 
 constexpr int64_t kDrainPollMs = 20;
-
-absl::StatusOr<std::string> ReadSecret(const std::string& path) {
-  std::ifstream file(path);
-  std::string secret;
-  if (!file || !std::getline(file, secret) || secret.empty()) {
-    return Invalid("--token-file: cannot read a secret from the first line of '%s'", path);
-  }
-  return secret;
-}
 
 std::string HostName() {
   char name[256] = {};
@@ -69,9 +60,7 @@ absl::StatusOr<Settings> CheckFlags(const char* role) {
   if (threads < 0 || threads > 1024) return Invalid("--threads: %d is not in 0..1024", threads);
   settings.threads =
       threads > 0 ? threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  if (const std::string path = absl::GetFlag(FLAGS_token_file); !path.empty()) {
-    ASSIGN_OR_RETURN(settings.token, ReadSecret(path));
-  }
+  ASSIGN_OR_RETURN(settings.token, ReadSecretFile("--token-file", absl::GetFlag(FLAGS_token_file)));
   settings.node_name = absl::GetFlag(FLAGS_node_name);
   if (settings.node_name.empty()) settings.node_name = HostName();
   settings.drain_timeout_ms = absl::ToInt64Milliseconds(absl::GetFlag(FLAGS_drain_timeout));

@@ -1,6 +1,7 @@
 #include "worker/wire.h"
 
 #include "common/status.h"
+#include "common/wire_version.h"
 #include "kv/plan_flags.h"
 
 namespace anchorage::worker {

@@ -14,9 +14,6 @@
 
 namespace anchorage::worker {
 
-// Bump when a message changes its meaning: peers of another version are refused in words.
-inline constexpr uint32_t kWireVersion = 1;
-
 AttemptId FromProto(const proto::Attempt& attempt);
 proto::Attempt ToProto(AttemptId id, const std::string& request_id);
 

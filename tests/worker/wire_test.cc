@@ -1,5 +1,6 @@
 #include "worker/wire.h"
 
+#include "common/wire_version.h"
 #include "gtest/gtest.h"
 
 namespace anchorage::worker {
