@@ -17,8 +17,10 @@
 
 ABSL_FLAG(std::string, data, "127.0.0.1:0", "host:port on which prefill nodes deliver KV");
 ABSL_FLAG(std::string, kv_memory, "1GiB", "memory for KV caches, such as 512MiB or 8GiB");
-ABSL_FLAG(absl::Duration, lease, absl::Seconds(10),
-          "how long granted memory waits for its next layer");
+ABSL_FLAG(
+    absl::Duration, lease, absl::Seconds(10),
+    "how long granted memory waits for its next layer or for the router's word that prefill is "
+    "still at work");
 
 namespace anchorage::decode {
 namespace {

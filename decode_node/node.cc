@@ -162,6 +162,8 @@ void DecodeNode::OnMessage(transport::ControlChannelPtr channel, proto::Envelope
   switch (message.body_case()) {
     case proto::Envelope::kReserve:
       return OnReserve(channel, message.reserve());
+    case proto::Envelope::kRenew:
+      return OnRenew(channel, message.renew());
     case proto::Envelope::kCancel:
       return OnCancel(channel, message.cancel());
     default:
@@ -212,6 +214,14 @@ void DecodeNode::Refuse(const transport::ControlChannelPtr& router, const proto:
   refused.set_never(answer.never || answer.status.code() == absl::StatusCode::kInvalidArgument ||
                     answer.status.code() == absl::StatusCode::kFailedPrecondition);
   router->Send(std::move(message));
+}
+
+void DecodeNode::OnRenew(const transport::ControlChannelPtr& router, const proto::Renew& renew) {
+  const AttemptId id = worker::FromProto(renew.attempt());
+  // An owner is forgotten when the end of its attempt is sent, so this word never overtakes it.
+  if (owners_.contains(id)) return engine_->RenewLease(id);
+  router->Send(worker::EndedMessage(id, renew.attempt().request_id(),
+                                    absl::AbortedError("the attempt has ended here"), "transfer"));
 }
 
 void DecodeNode::OnCancel(const transport::ControlChannelPtr& router, const proto::Cancel& cancel) {

@@ -77,6 +77,7 @@ class DecodeNode : public worker::Node, public transport::ControlHandler, public
 
   absl::Status CreateEngine(const worker::LoadedModel& model);
   void OnReserve(const transport::ControlChannelPtr& router, const proto::Reserve& reserve);
+  void OnRenew(const transport::ControlChannelPtr& router, const proto::Renew& renew);
   void OnCancel(const transport::ControlChannelPtr& router, const proto::Cancel& cancel);
   void Refuse(const transport::ControlChannelPtr& router, const proto::Attempt& attempt,
               const ReserveAnswer& answer);

@@ -12,6 +12,7 @@ namespace {
 constexpr double kSecondsPerNs = 1e-9;
 constexpr int64_t kNsPerMs = 1'000'000;
 constexpr uint32_t kFirstGeneration = 1;
+constexpr int64_t kRenewalsPerLease = 3;
 constexpr int64_t kStuckNs = 30'000'000'000;
 
 AttemptId IdOf(const proto::Attempt& attempt) { return {attempt.request(), attempt.generation()}; }
@@ -175,6 +176,7 @@ void Dispatcher::Tick() {
     SendCancel(closing.prefill, attempt, closing.request_id);
     SendCancel(closing.decode, attempt, closing.request_id);
   }
+  RenewLeases();
   Pump();
   UpdateGauges();
 }
@@ -292,6 +294,20 @@ void Dispatcher::StartPrefill(Request& request, const proto::Granted* granted) {
     start.set_code_packing(granted->code_packing());
   }
   if (Worker* worker = workers_.Find(request.prefill)) worker->channel->Send(std::move(message));
+}
+
+void Dispatcher::RenewLeases() {
+  const int64_t now = clock_.NowNs();
+  for (const auto& [id, request] : requests_) {
+    if (request->state() != State::kPrefilling || request->lease_ms == 0) continue;
+    if (now - request->renewed_ns < request->lease_ms * kNsPerMs / kRenewalsPerLease) continue;
+    Worker* worker = workers_.Find(request->decode);
+    if (worker == nullptr) continue;
+    request->renewed_ns = now;
+    proto::Envelope message;
+    *message.mutable_renew()->mutable_attempt() = ToProto(*request);
+    worker->channel->Send(std::move(message));
+  }
 }
 
 void Dispatcher::SendCancel(WorkerId id, AttemptId attempt, const std::string& request_id) {
@@ -443,6 +459,8 @@ void Dispatcher::OnGranted(Worker& worker, const proto::Granted& granted) {
                       request->spec().kv_bytes, worker.channel->peer_address(), granted.bytes());
   }
   ledger_.Grant(worker.id, request->attempt(), granted.bytes());
+  request->lease_ms = granted.lease_ms();
+  request->renewed_ns = clock_.NowNs();
   StartPrefill(*request, &granted);
 }
 

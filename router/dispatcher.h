@@ -104,6 +104,8 @@ class Dispatcher : public Engine {
   bool TryEnqueue(Request& request);
   bool TryReserve(Request& request);
   void StartPrefill(Request& request, const proto::Granted* granted);
+  // Keeps the grants of those that are being prefilled, however long a layer takes.
+  void RenewLeases();
   void Accept(Request& request, int64_t first_index, std::span<const int32_t> ids,
               std::optional<FinishReason> finish);
   void Finish(Request& request, FinishReason reason);

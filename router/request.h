@@ -65,6 +65,8 @@ class Request {
   WorkerId prefill = 0;
   WorkerId decode = 0;
   int64_t prefill_started_ns = 0;
+  int64_t lease_ms = 0;    // of the memory that decode granted; 0: none
+  int64_t renewed_ns = 0;  // when that lease last began
 
  private:
   const AttemptId attempt_;

@@ -75,6 +75,9 @@ class Engine {
   // Grants or refuses the exact bytes. InvalidArgument: lengths or sampling make no sense.
   ReserveAnswer Reserve(SequenceRequest request);
 
+  // Its prefill is still at work: the lease starts anew. Nothing where no attempt is landing.
+  void RenewLease(AttemptId id) { landings_.Renew(id); }
+
   // The landing of one layer: see LandingTable. Verify checks what Quiet handed out (checksum,
   // then every index in it) on the calling thread and may take a while.
   absl::StatusOr<RunningLanding> Announce(const LayerAnnouncement& announcement);

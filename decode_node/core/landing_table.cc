@@ -104,6 +104,12 @@ absl::StatusOr<RunningLanding> LandingTable::Announce(const LayerAnnouncement& a
   return RunningLanding{region, token};
 }
 
+void LandingTable::Renew(AttemptId id) {
+  MutexLock lock(mutex_);
+  const auto found = entries_.find(id);
+  if (found != entries_.end()) found->second.lease_end_ns = clock_.NowNs() + lease_ns_;
+}
+
 std::optional<LandedLayer> LandingTable::Quiet(uint64_t token, const absl::Status& landed) {
   MutexLock lock(mutex_);
   const auto transfer = transfers_.find(token);

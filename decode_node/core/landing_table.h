@@ -58,7 +58,7 @@ struct LandedLayer {
 // Thread-safe. Leases end by the injected clock; nothing here starts a thread.
 class LandingTable {
  public:
-  // `lease_ns`: how long an attempt may go without an announcement.
+  // `lease_ns`: how long an attempt may go without an announcement or a renewal.
   LandingTable(Arena& arena, const Clock& clock, int64_t lease_ns)
       : arena_(arena), clock_(clock), lease_ns_(lease_ns) {}
 
@@ -70,6 +70,9 @@ class LandingTable {
   // May `length` bytes of a layer land? Renews the lease. Aborted: stale or ended attempt.
   // InvalidArgument: the header disagrees with the plan. PermissionDenied: wrong nonce.
   absl::StatusOr<RunningLanding> Announce(const LayerAnnouncement& announcement);
+
+  // Starts the lease of an attempt that is landing anew; nothing where it is not.
+  void Renew(AttemptId id);
 
   // The transport is done with a region. OK: the layer to verify (Verified must follow). Not OK:
   // the attempt is over; `landed` says why. Nothing when the attempt has ended meanwhile.

@@ -149,6 +149,21 @@ TEST_F(LandingTableTest, ABrokenTransferOrABadVerdictEndsTheAttemptOnce) {
   EXPECT_EQ(arena_.usage(), (ArenaUsage{.limit_bytes = 10'000}));
 }
 
+TEST_F(LandingTableTest, LeaseIsRenewedByWordWhileAnAttemptIsLanding) {
+  Grant();
+  for (int i = 0; i < 5; ++i) {
+    clock_.AdvanceNs(9 * kSecondNs);
+    table_.Renew(id_);
+    EXPECT_TRUE(table_.ExpireLeases().empty());
+  }
+  table_.Renew({id_.request, id_.generation + 1});  // another attempt's word does not count
+  clock_.AdvanceNs(10 * kSecondNs);
+  EXPECT_EQ(table_.ExpireLeases(), std::vector<AttemptId>{id_});
+  table_.Renew(id_);  // too late: it has ended for good
+  EXPECT_EQ(table_.landings(), 0);
+  EXPECT_EQ(arena_.usage(), (ArenaUsage{.limit_bytes = 10'000}));
+}
+
 TEST_F(LandingTableTest, LeaseEndsWithoutAnnouncementsAndIsRenewedByThem) {
   Grant();
   clock_.AdvanceNs(9 * kSecondNs);

@@ -74,13 +74,14 @@ class DispatcherTest : public ::testing::Test {
     *message.mutable_taken()->mutable_attempt() = AttemptOf(request);
     FromPrefill(message);
   }
-  void Granted(uint64_t request, int64_t bytes = 100) {
+  void Granted(uint64_t request, int64_t bytes = 100, int64_t lease_ms = 10'000) {
     proto::Envelope message;
     *message.mutable_granted()->mutable_attempt() = AttemptOf(request);
     message.mutable_granted()->set_nonce(7);
     message.mutable_granted()->set_data_address("d:9");
     message.mutable_granted()->set_code_packing(2);
     message.mutable_granted()->set_bytes(bytes);
+    message.mutable_granted()->set_lease_ms(lease_ms);
     FromDecode(message);
   }
   void PrefillDone(uint64_t request, proto::Finish finish = proto::FINISH_NONE,
@@ -432,6 +433,44 @@ TEST_F(DispatcherTest, DrainingRefusesNewRequestsAndFinishesOldOnes) {
   Tokens(id, 0, {260}, proto::FINISH_STOP);
   EXPECT_EQ(running->outcome->kind, Outcome::Kind::kFinished);
   ExpectAllFree();
+}
+
+TEST_F(DispatcherTest, RenewsTheLeaseAtAThirdOfItWhilePrefillRuns) {
+  ConnectBoth();
+  const uint64_t id = *Submit();
+  Taken(id);
+  Granted(id, 100, /*lease_ms=*/900);
+  decode_->sent.clear();
+  dispatcher_->Tick();
+  clock_.AdvanceNs(299 * kNsPerMs);
+  dispatcher_->Tick();
+  EXPECT_TRUE(decode_->sent.empty());
+  for (int i = 0; i < 3; ++i) {
+    clock_.AdvanceNs((i == 0 ? 1 : 300) * kNsPerMs);
+    dispatcher_->Tick();
+    dispatcher_->Tick();
+    ASSERT_EQ(decode_->sent.size(), 1u);
+    EXPECT_EQ(decode_->sent[0].renew().attempt().request(), id);
+    EXPECT_EQ(decode_->sent[0].renew().attempt().generation(), 1u);
+    decode_->sent.clear();
+  }
+  PrefillDone(id);
+  clock_.AdvanceNs(900 * kNsPerMs);
+  dispatcher_->Tick();
+  EXPECT_TRUE(decode_->sent.empty());
+}
+
+TEST_F(DispatcherTest, RenewsNoLeaseForALostPrefillNode) {
+  ConnectBoth();
+  const uint64_t id = *Submit();
+  Taken(id);
+  Granted(id, 100, /*lease_ms=*/900);
+  dispatcher_->prefill_handler().OnDown(prefill_, Unavailable("gone"));
+  EXPECT_TRUE(decode_->sent.back().has_cancel());
+  decode_->sent.clear();
+  clock_.AdvanceNs(900 * kNsPerMs);
+  dispatcher_->Tick();
+  EXPECT_TRUE(decode_->sent.empty());
 }
 
 TEST_F(DispatcherTest, IsAliveWhileItTicks) {
