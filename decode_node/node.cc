@@ -18,8 +18,6 @@ namespace {
 constexpr int64_t kIdleWaitMs = 500;
 constexpr int64_t kStalledStepNs = 60'000'000'000;
 constexpr int64_t kLeaseSweepMs = 250;
-constexpr int64_t kStatePushMs = 20;
-constexpr int64_t kStateRefreshMs = 1'000;
 // Beyond either of these, memory is not coming back as it should and the node stops taking work.
 constexpr int64_t kMaxQuarantinedRegions = 64;
 constexpr double kMaxQuarantinedShare = 0.05;
@@ -32,81 +30,68 @@ absl::StatusOr<std::unique_ptr<DecodeNode>> DecodeNode::Create(const worker::Set
                                                                transport::EventLoop& loop,
                                                                observe::MetricsRegistry& registry) {
   std::unique_ptr<DecodeNode> node(new DecodeNode(settings, options, model, loop, registry));
-  RETURN_IF_ERROR(node->CreateEngine(model));
+  RETURN_IF_ERROR(node->CreateEngine(model, registry));
   return node;
 }
 
 DecodeNode::DecodeNode(const worker::Settings& settings, const NodeOptions& options,
                        const worker::LoadedModel& model, transport::EventLoop& loop,
                        observe::MetricsRegistry& registry)
-    : settings_(settings),
+    : ControlNode(proto::ROLE_DECODE, settings, worker::MakeIdentity(*model.model, settings.plan),
+                  loop),
       options_(options),
-      boot_(NewBootId()),
-      identity_(worker::MakeIdentity(*model.model, settings.plan)),
-      loop_(loop),
-      registry_(registry),
       metrics_(registry, model.model->config().name),
       transfers_(registry, Clock::Real(), "decode", "rx", "tcp"),
       stream_(settings.threads) {}
 
-absl::Status DecodeNode::CreateEngine(const worker::LoadedModel& model) {
+absl::Status DecodeNode::CreateEngine(const worker::LoadedModel& model,
+                                      observe::MetricsRegistry& registry) {
   const EngineOptions options{.kv_limit_bytes = options_.kv_memory_bytes,
                               .lease_ns = options_.lease_ms * 1'000'000,
-                              .plan = settings_.plan};
+                              .plan = settings().plan};
   ASSIGN_OR_RETURN(engine_, Engine::Create(*model.model, model.stop_ids, options, Clock::Real(),
                                            stream_, *this));
-  metrics_.Watch(registry_, *engine_);
+  metrics_.Watch(registry, *engine_);
   verifier_ = std::make_unique<Verifier>();
   receiver_ = std::make_unique<LandingReceiver>(
       *engine_,
-      LandingReceiver::Expected{identity_.model_fingerprint(), identity_.plan_fingerprint()},
+      LandingReceiver::Expected{identity().model_fingerprint(), identity().plan_fingerprint()},
       *verifier_, transfers_, metrics_);
   return absl::OkStatus();
 }
 
 DecodeNode::~DecodeNode() { Stop(); }
 
-absl::Status DecodeNode::Start() {
-  ASSIGN_OR_RETURN(const observe::HostPort data_address,
-                   observe::ParseHostPort(options_.data_address));
-  ASSIGN_OR_RETURN(const std::string lanes,
-                   transport::SelfTest(settings_.transport, data_address.host));
-  observe::LogInfo("", "self-test of %s passed: %s", settings_.transport, lanes);
+absl::Status DecodeNode::StartWork() {
+  ASSIGN_OR_RETURN(const observe::HostPort address, observe::ParseHostPort(options_.data_address));
   transport::DataPlaneOptions data;
   data.listen = options_.data_address;
-  data.auth_token = settings_.token;
   data.receiver = receiver_.get();
-  ASSIGN_OR_RETURN(data_, transport::MakeDataPlane(settings_.transport, data));
-  proto::Hello hello;
-  hello.set_role(proto::ROLE_DECODE);
-  hello.set_token(settings_.token);
-  *hello.mutable_identity() = identity_;
-  hello.set_node_name(settings_.node_name);
-  hello.set_transport(settings_.transport);
-  ASSIGN_OR_RETURN(
-      control_, transport::ListenControl(loop_.io(), settings_.control, boot_, hello, {}, *this));
+  ASSIGN_OR_RETURN(data_, OpenDataPlane(address.host, data));
+  observe::LogInfo("", "KV lands at %s, in %s of memory", data_->listen_address(),
+                   FormatBytes(options_.kv_memory_bytes));
   engine_thread_ = std::thread([this] { RunEngine(); });
-  loop_.Every(kLeaseSweepMs, [this] { ExpireLeases(); });
-  loop_.Every(kStatePushMs, [this] { PushState(/*always=*/false); });
-  loop_.Every(kStateRefreshMs, [this] { PushState(/*always=*/true); });
-  started_ = true;
-  observe::LogInfo("", "decode node '%s': control %s, data %s over %s, %s of KV memory, %s",
-                   settings_.node_name, control_->address(), data_->listen_address(),
-                   settings_.transport, FormatBytes(options_.kv_memory_bytes), identity_.kv_mode());
+  loop().Every(kLeaseSweepMs, [this] { ExpireLeases(); });
   return absl::OkStatus();
+}
+
+void DecodeNode::StopWork() {
+  if (data_ != nullptr) data_->Shutdown();
+  if (verifier_ != nullptr) verifier_->Stop();
+  if (!engine_thread_.joinable()) return;
+  engine_->Wake();
+  engine_thread_.join();
 }
 
 absl::Status DecodeNode::Live() const {
   const int64_t silent_ns = Clock::Real().NowNs() - engine_->last_step_ns();
-  if (started_ && !stopping_ && silent_ns > kStalledStepNs) {
+  if (started() && !stopping() && silent_ns > kStalledStepNs) {
     return Unavailable("the step loop has been stuck for %d s", silent_ns / 1'000'000'000);
   }
   return absl::OkStatus();
 }
 
-absl::Status DecodeNode::Ready() const {
-  if (!started_) return Unavailable("starting");
-  if (draining_) return Unavailable("draining");
+absl::Status DecodeNode::Healthy() const {
   const ArenaUsage usage = engine_->usage();
   const double share =
       static_cast<double>(usage.quarantined_bytes) / static_cast<double>(usage.limit_bytes);
@@ -114,72 +99,44 @@ absl::Status DecodeNode::Ready() const {
     return Unavailable("%d bytes in %d regions are in quarantine", usage.quarantined_bytes,
                        usage.quarantined_regions);
   }
-  return Live();
-}
-
-void DecodeNode::Drain() {
-  draining_ = true;
-  PushState(/*always=*/true);
+  return absl::OkStatus();
 }
 
 bool DecodeNode::Idle() const { return owners_.empty(); }
 
-void DecodeNode::Stop() {
-  if (stopping_.exchange(true)) return;
-  if (control_ != nullptr) control_->Stop();
-  if (data_ != nullptr) data_->Shutdown();
-  verifier_->Stop();
-  engine_->Wake();
-  if (engine_thread_.joinable()) engine_thread_.join();
-}
-
-absl::Status DecodeNode::OnHello(const proto::Hello& hello) {
-  return worker::CheckRouterHello(identity_, hello);
-}
-
-void DecodeNode::OnUp(transport::ControlChannelPtr channel) {
-  observe::LogInfo("", "router '%s' connected from %s", channel->peer().node_name(),
-                   channel->peer_address());
-  channel->Send(StateMessage());
-  routers_[channel->peer_boot()] = std::move(channel);
-}
-
-void DecodeNode::OnDown(transport::ControlChannelPtr channel, absl::Status reason) {
-  observe::LogWarning("", "router '%s' is gone: %s", channel->peer().node_name(),
-                      std::string(reason.message()));
-  if (const auto found = routers_.find(channel->peer_boot());
-      found != routers_.end() && found->second == channel) {
-    routers_.erase(found);
-  }
+void DecodeNode::OnRouterGone(const transport::ControlChannelPtr& router) {
   std::vector<AttemptId> orphans;
   for (const auto& [id, owner] : owners_) {
-    if (owner.router == channel) orphans.push_back(id);
+    if (owner.router == router) orphans.push_back(id);
   }
   for (const AttemptId id : orphans) engine_->Cancel(id);
 }
 
-void DecodeNode::OnMessage(transport::ControlChannelPtr channel, proto::Envelope message) {
+bool DecodeNode::HandleMessage(const transport::ControlChannelPtr& router,
+                               proto::Envelope& message) {
   switch (message.body_case()) {
     case proto::Envelope::kReserve:
-      return OnReserve(channel, message.reserve());
+      OnReserve(router, message.reserve());
+      return true;
     case proto::Envelope::kRenew:
-      return OnRenew(channel, message.renew());
+      OnRenew(router, message.renew());
+      return true;
     case proto::Envelope::kCancel:
-      return OnCancel(channel, message.cancel());
+      OnCancel(router, message.cancel());
+      return true;
     default:
-      observe::LogWarning("", "router '%s' sent a message that a decode node has no use for",
-                          channel->peer().node_name());
+      return false;
   }
 }
 
 void DecodeNode::OnReserve(const transport::ControlChannelPtr& router,
                            const proto::Reserve& reserve) {
   ReserveAnswer answer;
-  if (draining_) {
+  if (draining()) {
     answer.status = absl::UnavailableError("draining");
     return Refuse(router, reserve.attempt(), answer);
   }
-  answer.status = worker::CheckSameIdentity(identity_, reserve.identity());
+  answer.status = worker::CheckSameIdentity(identity(), reserve.identity());
   if (!answer.status.ok()) return Refuse(router, reserve.attempt(), answer);
   const AttemptId id = worker::FromProto(reserve.attempt());
   answer =
@@ -204,7 +161,7 @@ void DecodeNode::OnReserve(const transport::ControlChannelPtr& router,
 
 void DecodeNode::Refuse(const transport::ControlChannelPtr& router, const proto::Attempt& attempt,
                         const ReserveAnswer& answer) {
-  metrics_.OnRefused(draining_);
+  metrics_.OnRefused(draining());
   proto::Envelope message;
   proto::Refused& refused = *message.mutable_refused();
   *refused.mutable_attempt() = attempt;
@@ -231,11 +188,11 @@ void DecodeNode::OnCancel(const transport::ControlChannelPtr& router, const prot
 }
 
 void DecodeNode::OnToken(AttemptId id, int64_t index, int32_t token, model::Finish finish) {
-  loop_.Post([this, id, index, token, finish] { SendToken(id, index, token, finish); });
+  loop().Post([this, id, index, token, finish] { SendToken(id, index, token, finish); });
 }
 
 void DecodeNode::OnEnded(AttemptId id, const absl::Status& status, const char* stage) {
-  loop_.Post([this, id, status, stage] { SendEnded(id, status, stage); });
+  loop().Post([this, id, status, stage] { SendEnded(id, status, stage); });
 }
 
 void DecodeNode::OnStep(int64_t batch_size, int64_t duration_ns) {
@@ -276,31 +233,18 @@ void DecodeNode::ExpireLeases() {
   for (const uint64_t token : engine_->OrphanedTokens()) data_->CloseLanding(token);
 }
 
-proto::Envelope DecodeNode::StateMessage() const {
+void DecodeNode::DescribeState(proto::NodeState& state) const {
   const ArenaUsage usage = engine_->usage();
-  proto::Envelope message;
-  proto::NodeState& state = *message.mutable_state();
-  state.set_ready(Ready().ok());
-  state.set_draining(draining_);
   state.set_memory_limit_bytes(usage.limit_bytes);
   state.set_memory_used_bytes(usage.used_bytes);
   state.set_memory_reserved_bytes(usage.reserved_bytes);
   state.set_memory_quarantined_bytes(usage.quarantined_bytes);
   state.set_active_sequences(engine_->active_sequences());
   state.set_sequence_capacity(engine_->sequence_capacity());
-  return message;
-}
-
-void DecodeNode::PushState(bool always) {
-  const proto::Envelope message = StateMessage();
-  std::string bytes = message.SerializeAsString();
-  if (!always && bytes == last_state_) return;
-  last_state_ = std::move(bytes);
-  for (const auto& [boot, router] : routers_) router->Send(message);
 }
 
 void DecodeNode::RunEngine() {
-  while (!stopping_) {
+  while (!stopping()) {
     if (!engine_->RunStep()) engine_->WaitForWork(kIdleWaitMs);
   }
 }

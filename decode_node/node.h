@@ -6,7 +6,6 @@
 //   engine thread   the step loop                        (core/engine.h)
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -23,6 +22,7 @@
 #include "transport/control/channel.h"
 #include "transport/data/data_plane.h"
 #include "transport/event_loop.h"
+#include "worker/control_node.h"
 #include "worker/program.h"
 #include "worker/transfer_metrics.h"
 
@@ -34,7 +34,7 @@ struct NodeOptions {
   int64_t lease_ms = 10'000;
 };
 
-class DecodeNode : public worker::Node, public transport::ControlHandler, public EngineListener {
+class DecodeNode final : public worker::ControlNode, private EngineListener {
  public:
   // All references must outlive the node.
   static absl::StatusOr<std::unique_ptr<DecodeNode>> Create(const worker::Settings& settings,
@@ -45,23 +45,8 @@ class DecodeNode : public worker::Node, public transport::ControlHandler, public
   ~DecodeNode() override;
 
   // worker::Node
-  absl::Status Start() override;
   absl::Status Live() const override;
-  absl::Status Ready() const override;
-  void Drain() override;
   bool Idle() const override;
-  void Stop() override;
-
-  // transport::ControlHandler
-  absl::Status OnHello(const proto::Hello& hello) override;
-  void OnUp(transport::ControlChannelPtr channel) override;
-  void OnMessage(transport::ControlChannelPtr channel, proto::Envelope message) override;
-  void OnDown(transport::ControlChannelPtr channel, absl::Status reason) override;
-
-  // EngineListener: posts to the io thread.
-  void OnToken(AttemptId id, int64_t index, int32_t token, model::Finish finish) override;
-  void OnEnded(AttemptId id, const absl::Status& status, const char* stage) override;
-  void OnStep(int64_t batch_size, int64_t duration_ns) override;
 
  private:
   // Whose attempt it is, from the grant to its end.
@@ -75,7 +60,21 @@ class DecodeNode : public worker::Node, public transport::ControlHandler, public
              const worker::LoadedModel& model, transport::EventLoop& loop,
              observe::MetricsRegistry& registry);
 
-  absl::Status CreateEngine(const worker::LoadedModel& model);
+  absl::Status CreateEngine(const worker::LoadedModel& model, observe::MetricsRegistry& registry);
+
+  // worker::ControlNode
+  absl::Status StartWork() override;
+  void StopWork() override;
+  absl::Status Healthy() const override;
+  void DescribeState(proto::NodeState& state) const override;
+  bool HandleMessage(const transport::ControlChannelPtr& router, proto::Envelope& message) override;
+  void OnRouterGone(const transport::ControlChannelPtr& router) override;
+
+  // EngineListener: posts to the io thread.
+  void OnToken(AttemptId id, int64_t index, int32_t token, model::Finish finish) override;
+  void OnEnded(AttemptId id, const absl::Status& status, const char* stage) override;
+  void OnStep(int64_t batch_size, int64_t duration_ns) override;
+
   void OnReserve(const transport::ControlChannelPtr& router, const proto::Reserve& reserve);
   void OnRenew(const transport::ControlChannelPtr& router, const proto::Renew& renew);
   void OnCancel(const transport::ControlChannelPtr& router, const proto::Cancel& cancel);
@@ -84,16 +83,9 @@ class DecodeNode : public worker::Node, public transport::ControlHandler, public
   void SendToken(AttemptId id, int64_t index, int32_t token, model::Finish finish);
   void SendEnded(AttemptId id, const absl::Status& status, const char* stage);
   void ExpireLeases();
-  void PushState(bool always);
-  proto::Envelope StateMessage() const;
   void RunEngine();
 
-  const worker::Settings settings_;
   const NodeOptions options_;
-  const BootId boot_;
-  const proto::Identity identity_;
-  transport::EventLoop& loop_;
-  observe::MetricsRegistry& registry_;
   Metrics metrics_;
   worker::TransferMetrics transfers_;
   kernels::Stream stream_;
@@ -101,15 +93,8 @@ class DecodeNode : public worker::Node, public transport::ControlHandler, public
   std::unique_ptr<Verifier> verifier_;
   std::unique_ptr<LandingReceiver> receiver_;
   std::unique_ptr<transport::DataPlane> data_;
-  std::unique_ptr<transport::ControlServer> control_;
   std::thread engine_thread_;
-
-  std::atomic<bool> started_{false};
-  std::atomic<bool> draining_{false};
-  std::atomic<bool> stopping_{false};
-  std::unordered_map<AttemptId, Owner> owners_;                         // io thread
-  std::unordered_map<uint64_t, transport::ControlChannelPtr> routers_;  // by boot id; io thread
-  std::string last_state_;                                              // io thread
+  std::unordered_map<AttemptId, Owner> owners_;  // io thread
 };
 
 }  // namespace anchorage::decode

@@ -15,8 +15,6 @@ namespace {
 
 constexpr int64_t kStalledChunkNs = 600'000'000'000;
 constexpr int64_t kDeadlineSweepMs = 100;
-constexpr int64_t kStatePushMs = 20;
-constexpr int64_t kStateRefreshMs = 1'000;
 
 }  // namespace
 
@@ -24,64 +22,51 @@ absl::StatusOr<std::unique_ptr<PrefillNode>> PrefillNode::Create(
     const worker::Settings& settings, const NodeOptions& options, const worker::LoadedModel& model,
     transport::EventLoop& loop, observe::MetricsRegistry& registry) {
   std::unique_ptr<PrefillNode> node(new PrefillNode(settings, options, model, loop, registry));
-  RETURN_IF_ERROR(node->CreateEngine(model));
+  RETURN_IF_ERROR(node->CreateEngine(model, registry));
   return node;
 }
 
 PrefillNode::PrefillNode(const worker::Settings& settings, const NodeOptions& options,
                          const worker::LoadedModel& model, transport::EventLoop& loop,
                          observe::MetricsRegistry& registry)
-    : settings_(settings),
+    : ControlNode(proto::ROLE_PREFILL, settings, worker::MakeIdentity(*model.model, settings.plan),
+                  loop),
       options_(options),
       model_(*model.model),
-      boot_(NewBootId()),
-      identity_(worker::MakeIdentity(*model.model, settings.plan)),
-      loop_(loop),
-      registry_(registry),
       metrics_(registry),
       transfers_(registry, Clock::Real(), "prefill", "tx", "tcp"),
       stream_(settings.threads),
       queue_(options.queue, Clock::Real()) {}
 
-absl::Status PrefillNode::CreateEngine(const worker::LoadedModel& model) {
+absl::Status PrefillNode::CreateEngine(const worker::LoadedModel& model,
+                                       observe::MetricsRegistry& registry) {
   gauges_.last_step_ns = Clock::Real().NowNs();
   const EngineOptions options{
       .chunk_tokens = options_.chunk_tokens,
-      .plan = settings_.plan,
+      .plan = settings().plan,
       .model_stop_ids = model.stop_ids,
       .observer = [this](const ScheduleEvent&) { gauges_.last_step_ns = Clock::Real().NowNs(); }};
   ASSIGN_OR_RETURN(engine_, Engine::Create(model_, options, accountant_, Clock::Real(), stream_));
-  metrics_.Watch(registry_, gauges_, accountant_);
+  metrics_.Watch(registry, gauges_, accountant_);
   return absl::OkStatus();
 }
 
 PrefillNode::~PrefillNode() { Stop(); }
 
-absl::Status PrefillNode::Start() {
-  ASSIGN_OR_RETURN(const std::string lanes,
-                   transport::SelfTest(settings_.transport, options_.data_host));
-  observe::LogInfo("", "self-test of %s passed: %s", settings_.transport, lanes);
+absl::Status PrefillNode::StartWork() {
   transport::DataPlaneOptions data;
-  data.auth_token = settings_.token;
   data.interface_host = options_.data_host;
-  ASSIGN_OR_RETURN(data_, transport::MakeDataPlane(settings_.transport, data));
+  ASSIGN_OR_RETURN(data_, OpenDataPlane(options_.data_host, data));
   engine_thread_ = std::make_unique<EngineThread>(
-      *engine_, [this](JobPtr job) { loop_.Post([this, job] { OnPrefilled(job); }); });
-  proto::Hello hello;
-  hello.set_role(proto::ROLE_PREFILL);
-  hello.set_token(settings_.token);
-  *hello.mutable_identity() = identity_;
-  hello.set_node_name(settings_.node_name);
-  hello.set_transport(settings_.transport);
-  ASSIGN_OR_RETURN(
-      control_, transport::ListenControl(loop_.io(), settings_.control, boot_, hello, {}, *this));
-  loop_.Every(kDeadlineSweepMs, [this] { ExpireDeadlines(); });
-  loop_.Every(kStatePushMs, [this] { PushState(/*always=*/false); });
-  loop_.Every(kStateRefreshMs, [this] { PushState(/*always=*/true); });
-  started_ = true;
-  observe::LogInfo("", "prefill node '%s': control %s, KV leaves over %s, %s", settings_.node_name,
-                   control_->address(), settings_.transport, identity_.kv_mode());
+      *engine_, [this](JobPtr job) { loop().Post([this, job] { OnPrefilled(job); }); });
+  loop().Every(kDeadlineSweepMs, [this] { ExpireDeadlines(); });
   return absl::OkStatus();
+}
+
+void PrefillNode::StopWork() {
+  for (const auto& [id, job] : jobs_) job->cancelled = true;
+  if (engine_thread_ != nullptr) engine_thread_->Stop();
+  if (data_ != nullptr) data_->Shutdown();
 }
 
 absl::Status PrefillNode::Live() const {
@@ -92,48 +77,12 @@ absl::Status PrefillNode::Live() const {
   return absl::OkStatus();
 }
 
-absl::Status PrefillNode::Ready() const {
-  if (!started_) return Unavailable("starting");
-  if (draining_) return Unavailable("draining");
-  return Live();
-}
-
-void PrefillNode::Drain() {
-  draining_ = true;
-  PushState(/*always=*/true);
-}
-
 bool PrefillNode::Idle() const { return jobs_.empty(); }
 
-void PrefillNode::Stop() {
-  if (stopping_.exchange(true)) return;
-  if (control_ != nullptr) control_->Stop();
-  for (const auto& [id, job] : jobs_) job->cancelled = true;
-  if (engine_thread_ != nullptr) engine_thread_->Stop();
-  if (data_ != nullptr) data_->Shutdown();
-}
-
-absl::Status PrefillNode::OnHello(const proto::Hello& hello) {
-  return worker::CheckRouterHello(identity_, hello);
-}
-
-void PrefillNode::OnUp(transport::ControlChannelPtr channel) {
-  observe::LogInfo("", "router '%s' connected from %s", channel->peer().node_name(),
-                   channel->peer_address());
-  channel->Send(StateMessage());
-  routers_[channel->peer_boot()] = std::move(channel);
-}
-
-void PrefillNode::OnDown(transport::ControlChannelPtr channel, absl::Status reason) {
-  observe::LogWarning("", "router '%s' is gone: %s", channel->peer().node_name(),
-                      std::string(reason.message()));
-  if (const auto found = routers_.find(channel->peer_boot());
-      found != routers_.end() && found->second == channel) {
-    routers_.erase(found);
-  }
+void PrefillNode::OnRouterGone(const transport::ControlChannelPtr& router) {
   std::vector<JobPtr> orphans;
   for (const auto& [id, job] : jobs_) {
-    if (job->router == channel) orphans.push_back(job);
+    if (job->router == router) orphans.push_back(job);
   }
   for (const JobPtr& job : orphans) {
     CancelJob(job, absl::CancelledError("the router is gone"), "prefill");
@@ -141,17 +90,20 @@ void PrefillNode::OnDown(transport::ControlChannelPtr channel, absl::Status reas
   TakeFromQueue();
 }
 
-void PrefillNode::OnMessage(transport::ControlChannelPtr channel, proto::Envelope message) {
+bool PrefillNode::HandleMessage(const transport::ControlChannelPtr& router,
+                                proto::Envelope& message) {
   switch (message.body_case()) {
     case proto::Envelope::kEnqueue:
-      return OnEnqueue(channel, *message.mutable_enqueue());
+      OnEnqueue(router, *message.mutable_enqueue());
+      return true;
     case proto::Envelope::kStart:
-      return OnStart(channel, message.start());
+      OnStart(router, message.start());
+      return true;
     case proto::Envelope::kCancel:
-      return OnCancel(channel, message.cancel());
+      OnCancel(router, message.cancel());
+      return true;
     default:
-      observe::LogWarning("", "router '%s' sent a message that a prefill node has no use for",
-                          channel->peer().node_name());
+      return false;
   }
 }
 
@@ -176,7 +128,7 @@ void PrefillNode::OnEnqueue(const transport::ControlChannelPtr& router, proto::E
 }
 
 absl::Status PrefillNode::Enqueue(const Job& job, const proto::Enqueue& enqueue) {
-  if (draining_) return absl::UnavailableError("draining");
+  if (draining()) return absl::UnavailableError("draining");
   QueuedPrompt prompt{.id = job.id,
                       .request_id = job.request_id,
                       .prompt_ids = {enqueue.prompt_ids().begin(), enqueue.prompt_ids().end()},
@@ -188,7 +140,7 @@ absl::Status PrefillNode::Enqueue(const Job& job, const proto::Enqueue& enqueue)
 }
 
 void PrefillNode::TakeFromQueue() {
-  if (stopping_) return;
+  if (stopping()) return;
   const bool ahead = engine_thread_->has_waiting() ||
                      std::any_of(jobs_.begin(), jobs_.end(), [](const auto& entry) {
                        return entry.second->state == Job::State::kTaken;
@@ -215,12 +167,12 @@ void PrefillNode::Take(QueuedPrompt prompt) {
 
 std::shared_ptr<Shipment> PrefillNode::MakeShipment(const Job& job,
                                                     const proto::StartPrefill& start) {
-  const Sender sender{boot_, identity_.model_fingerprint(), identity_.plan_fingerprint()};
+  const Sender sender{boot(), identity().model_fingerprint(), identity().plan_fingerprint()};
   return std::make_shared<Shipment>(*data_, transfers_, sender, job.id,
                                     Destination{start.data_address(), start.nonce(), job.packing},
                                     model_.config().num_layers,
                                     [this, id = job.id](const absl::Status& status) {
-                                      loop_.Post([this, id, status] { OnShipped(id, status); });
+                                      loop().Post([this, id, status] { OnShipped(id, status); });
                                     });
 }
 
@@ -283,7 +235,7 @@ void PrefillNode::CancelJob(const JobPtr& job, const absl::Status& why, const ch
 }
 
 void PrefillNode::OnPrefilled(const JobPtr& job) {
-  if (stopping_) return;
+  if (stopping()) return;
   const PrefillResult& result = job->result;
   const absl::Status status = job->failure.ok() ? result.status : job->failure;
   if (!status.ok()) {
@@ -292,7 +244,7 @@ void PrefillNode::OnPrefilled(const JobPtr& job) {
     return TakeFromQueue();
   }
   const kv::RequestPlan plan =
-      kv::PlanRequest(model_.geometry(), settings_.plan,
+      kv::PlanRequest(model_.geometry(), settings().plan,
                       static_cast<int64_t>(job->prompt.prompt_ids.size()), job->prompt.max_new);
   metrics_.OnPrefilled(result, plan.full_bytes);
   const model::Finish finish =
@@ -313,7 +265,7 @@ void PrefillNode::OnPrefilled(const JobPtr& job) {
 
 void PrefillNode::OnShipped(AttemptId id, const absl::Status& status) {
   const auto found = jobs_.find(id);
-  if (found == jobs_.end() || stopping_) return;
+  if (found == jobs_.end() || stopping()) return;
   const JobPtr job = found->second;
   if (status.code() == absl::StatusCode::kAborted) metrics_.OnLeaseExpired();
   if (job->state == Job::State::kRunning) {  // a layer failed while later ones are computed
@@ -368,24 +320,11 @@ void PrefillNode::ExpireDeadlines() {
   TakeFromQueue();
 }
 
-proto::Envelope PrefillNode::StateMessage() const {
-  proto::Envelope message;
-  proto::NodeState& state = *message.mutable_state();
-  state.set_ready(Ready().ok());
-  state.set_draining(draining_);
+void PrefillNode::DescribeState(proto::NodeState& state) const {
   const QueueDepth depth = queue_.depth();
   state.set_queued_tokens(depth.tokens);
   state.set_queued_requests(depth.prompts);
   state.set_running_requests(static_cast<int64_t>(jobs_.size()) - depth.prompts);
-  return message;
-}
-
-void PrefillNode::PushState(bool always) {
-  const proto::Envelope message = StateMessage();
-  std::string bytes = message.SerializeAsString();
-  if (!always && bytes == last_state_) return;
-  last_state_ = std::move(bytes);
-  for (const auto& [boot, router] : routers_) router->Send(message);
 }
 
 }  // namespace anchorage::prefill

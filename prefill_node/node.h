@@ -6,7 +6,6 @@
 //   data thread    transfers and their verdicts             (shipment.h)
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -25,6 +24,7 @@
 #include "transport/control/channel.h"
 #include "transport/data/data_plane.h"
 #include "transport/event_loop.h"
+#include "worker/control_node.h"
 #include "worker/program.h"
 #include "worker/transfer_metrics.h"
 
@@ -36,7 +36,7 @@ struct NodeOptions {
   std::string data_host;  // the interface over which KV leaves
 };
 
-class PrefillNode : public worker::Node, public transport::ControlHandler {
+class PrefillNode final : public worker::ControlNode {
  public:
   // All references must outlive the node.
   static absl::StatusOr<std::unique_ptr<PrefillNode>> Create(const worker::Settings& settings,
@@ -47,18 +47,8 @@ class PrefillNode : public worker::Node, public transport::ControlHandler {
   ~PrefillNode() override;
 
   // worker::Node
-  absl::Status Start() override;
   absl::Status Live() const override;
-  absl::Status Ready() const override;
-  void Drain() override;
   bool Idle() const override;
-  void Stop() override;
-
-  // transport::ControlHandler
-  absl::Status OnHello(const proto::Hello& hello) override;
-  void OnUp(transport::ControlChannelPtr channel) override;
-  void OnMessage(transport::ControlChannelPtr channel, proto::Envelope message) override;
-  void OnDown(transport::ControlChannelPtr channel, absl::Status reason) override;
 
  private:
   using JobPtr = std::shared_ptr<Job>;
@@ -67,7 +57,15 @@ class PrefillNode : public worker::Node, public transport::ControlHandler {
               const worker::LoadedModel& model, transport::EventLoop& loop,
               observe::MetricsRegistry& registry);
 
-  absl::Status CreateEngine(const worker::LoadedModel& model);
+  absl::Status CreateEngine(const worker::LoadedModel& model, observe::MetricsRegistry& registry);
+
+  // worker::ControlNode
+  absl::Status StartWork() override;
+  void StopWork() override;
+  void DescribeState(proto::NodeState& state) const override;
+  bool HandleMessage(const transport::ControlChannelPtr& router, proto::Envelope& message) override;
+  void OnRouterGone(const transport::ControlChannelPtr& router) override;
+
   void OnEnqueue(const transport::ControlChannelPtr& router, proto::Enqueue& enqueue);
   void OnStart(const transport::ControlChannelPtr& router, const proto::StartPrefill& start);
   void OnCancel(const transport::ControlChannelPtr& router, const proto::Cancel& cancel);
@@ -84,16 +82,9 @@ class PrefillNode : public worker::Node, public transport::ControlHandler {
   void SendDone(const Job& job, model::Finish finish);
   void EndJob(const JobPtr& job, const absl::Status& status, const char* stage);
   void ExpireDeadlines();
-  void PushState(bool always);
-  proto::Envelope StateMessage() const;
 
-  const worker::Settings settings_;
   const NodeOptions options_;
   const model::Model& model_;
-  const BootId boot_;
-  const proto::Identity identity_;
-  transport::EventLoop& loop_;
-  observe::MetricsRegistry& registry_;
   Metrics metrics_;
   worker::TransferMetrics transfers_;
   Gauges gauges_;
@@ -103,14 +94,7 @@ class PrefillNode : public worker::Node, public transport::ControlHandler {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<EngineThread> engine_thread_;
   std::unique_ptr<transport::DataPlane> data_;
-  std::unique_ptr<transport::ControlServer> control_;
-
-  std::atomic<bool> started_{false};
-  std::atomic<bool> draining_{false};
-  std::atomic<bool> stopping_{false};
-  std::unordered_map<AttemptId, JobPtr> jobs_;                          // io thread
-  std::unordered_map<uint64_t, transport::ControlChannelPtr> routers_;  // by boot id; io thread
-  std::string last_state_;                                              // io thread
+  std::unordered_map<AttemptId, JobPtr> jobs_;  // io thread
 };
 
 }  // namespace anchorage::prefill
