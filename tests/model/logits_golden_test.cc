@@ -35,12 +35,10 @@ double LargestError(const std::vector<float>& logits, const Json& golden, size_t
 }
 
 TEST(LogitsGoldenTest, AgreeWithAnIndependentImplementation) {
-  const std::string path = testing::RealModelPath();
-  if (path.empty()) FAIL() << "no model: run scripts/fetch_model.sh";
   std::ifstream file("tests/model/logits_golden.json");
   const Json golden = Json::parse(file);
-  auto model = Model::Load(path);
-  ASSERT_TRUE(model.ok()) << model.status();
+  auto model = Model::Load(testing::RealModelPath());
+  ASSERT_TRUE(model.ok()) << model.status() << "; see scripts/fetch_model.sh";
   ASSERT_EQ((*model)->config().name, golden["model"].get<std::string>());
   ASSERT_EQ(golden["cases"].size(), 10u);
 

@@ -88,9 +88,6 @@ TEST(ProcessUsageTest, SeesThisProcess) {
 }
 
 TEST(SharedMetricsTest, PassPromtoolsCheck) {
-  if (std::system("command -v promtool > /dev/null 2>&1") != 0) {
-    GTEST_SKIP() << "promtool (Debian package prometheus) is not installed";
-  }
   MetricsRegistry registry;
   AddProcessMetrics(registry, "decode", {"anchorkv", "20", "1", "ucx"});
   StageDuration(registry, "decode", "transfer").Observe(0.1);
@@ -99,6 +96,8 @@ TEST(SharedMetricsTest, PassPromtoolsCheck) {
   PrefillQueuedTokens(registry, "prefill").Set(7);
   InterTokenLatency(registry, "decode", "m").Observe(0.01);
   AdmissionRejections(registry, "decode", "headroom").Add();
+  ASSERT_EQ(std::system("command -v promtool > /dev/null"), 0)
+      << "scripts/setup.sh --tests brings promtool";
   std::FILE* promtool = popen("promtool check metrics", "w");
   ASSERT_NE(promtool, nullptr);
   const std::string text = registry.Serialize();

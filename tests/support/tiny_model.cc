@@ -46,8 +46,7 @@ std::string RealModelPath() {
   if (const char* path = std::getenv("ANCHORAGE_MODEL"); path != nullptr && *path != '\0') {
     return path;
   }
-  const std::string cached = ".cache/models/SmolLM2-135M-Instruct.Q4_1.gguf";
-  return std::filesystem::exists(cached) ? cached : "";
+  return ".cache/models/SmolLM2-135M-Instruct.Q4_1.gguf";
 }
 
 }  // namespace anchorage::testing

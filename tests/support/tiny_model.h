@@ -23,9 +23,8 @@ struct TinyModelOptions {
 // program when it cannot be written.
 std::string TinyModelPath(const TinyModelOptions& options = {});
 
-// The real model, for what only it can show: $ANCHORAGE_MODEL, else the file that
-// scripts/fetch_model.sh leaves under .cache/models of the working directory. Empty when neither is
-// there, and the test should be skipped.
+// The real model, for what only it can show: $ANCHORAGE_MODEL, else where scripts/fetch_model.sh
+// leaves it under the working directory. A test whose model is not there fails.
 std::string RealModelPath();
 
 }  // namespace anchorage::testing

@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "tests/text/model_file.h"
+#include "tests/support/tiny_model.h"
 #include "text/chat_template.h"
 
 namespace anchorage::text {
@@ -49,7 +49,7 @@ TEST(ChatTemplateGoldenTest, PromptsEqualJinjas) {
 
 // The golden file holds a copy of the model's template; it must be the one that is served.
 TEST(ChatTemplateGoldenTest, TheModelsTemplateIsTheOneTested) {
-  const absl::StatusOr<files::GgufFile> file = files::GgufFile::Open(ModelPath());
+  const absl::StatusOr<files::GgufFile> file = files::GgufFile::Open(testing::RealModelPath());
   ASSERT_TRUE(file.ok()) << file.status() << "; scripts/test.sh fetches the model";
   std::ifstream golden(kGoldenPath);
   const nlohmann::json json = nlohmann::json::parse(golden);

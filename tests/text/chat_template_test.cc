@@ -4,7 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/text/model_file.h"
+#include "tests/support/tiny_model.h"
 #include "tests/text/tiny_vocabulary.h"
 #include "text/tokenizer.h"
 
@@ -45,7 +45,7 @@ void ExpectRenderError(std::string_view source, std::string_view message,
 class SmolLm2TemplateTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const absl::StatusOr<files::GgufFile> file = files::GgufFile::Open(ModelPath());
+    const absl::StatusOr<files::GgufFile> file = files::GgufFile::Open(testing::RealModelPath());
     ASSERT_TRUE(file.ok()) << file.status() << "; scripts/test.sh fetches the model";
     absl::StatusOr<ChatTemplate> chat_template = ChatTemplate::FromGguf(*file);
     ASSERT_TRUE(chat_template.ok()) << chat_template.status();

@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "tests/text/model_file.h"
+#include "tests/support/tiny_model.h"
 #include "text/tokenizer.h"
 
 namespace anchorage::text {
@@ -16,7 +16,7 @@ namespace {
 constexpr char kGoldenPath[] = "tests/text/golden/tokenizer_smollm2.json";
 
 TEST(TokenizerGoldenTest, IdsEqualLlamaCpps) {
-  const absl::StatusOr<files::GgufFile> file = files::GgufFile::Open(ModelPath());
+  const absl::StatusOr<files::GgufFile> file = files::GgufFile::Open(testing::RealModelPath());
   ASSERT_TRUE(file.ok()) << file.status() << "; scripts/test.sh fetches the model";
   const absl::StatusOr<Tokenizer> tokenizer = Tokenizer::FromGguf(*file);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();

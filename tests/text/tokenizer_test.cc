@@ -6,7 +6,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/tiny_model.h"
-#include "tests/text/model_file.h"
 #include "tests/text/tiny_vocabulary.h"
 #include "text/detokenizer.h"
 
@@ -277,7 +276,7 @@ TEST(TinyModelTokenizerTest, SpellsAnyBytes) {
 class RealTokenizerTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const absl::StatusOr<files::GgufFile> file = files::GgufFile::Open(ModelPath());
+    const absl::StatusOr<files::GgufFile> file = files::GgufFile::Open(testing::RealModelPath());
     ASSERT_TRUE(file.ok()) << file.status() << "; scripts/test.sh fetches the model";
     absl::StatusOr<Tokenizer> tokenizer = Tokenizer::FromGguf(*file);
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();

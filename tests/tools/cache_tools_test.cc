@@ -207,11 +207,6 @@ TEST_F(InspectCacheTest, WritesReconstructionAndStoredTensorsOfEveryLayout) {
 }
 
 TEST_F(InspectCacheTest, NumpyLoadsALayer) {
-  // numpy stands in the tests' own environment, which scripts/test.sh makes.
-  const std::string python = ".venv/bin/python";
-  if (Python(python, "import numpy; print(numpy.__version__)", "").empty()) {
-    GTEST_SKIP() << "no numpy in " << python;
-  }
   Save(kv::Layout::kCompact);
   ASSERT_TRUE(WriteLayerNpz(cache_, 0, Path("layer.npz")).ok());
   const std::string program = R"(
@@ -223,7 +218,9 @@ assert (layer["reconstructed_v"][:, -32:] == layer["anchor_v"][:, -32:]).all()
 assert layer["idx_k"].max() < layer["anchor_k"].shape[1]
 print(layer["codes_v"].shape[1])
 )";
-  EXPECT_EQ(Python(python, program, Path("layer.npz")), "16\n");
+  // numpy stands in the tests' own environment.
+  EXPECT_EQ(Python(".venv/bin/python", program, Path("layer.npz")), "16\n")
+      << "scripts/setup.sh --tests brings numpy";
 }
 
 TEST_F(InspectCacheTest, RefusesALayerThatIsNotThere) {

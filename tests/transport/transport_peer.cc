@@ -8,13 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/sanitized.h"
 #include "tests/transport/recording_receiver.h"
 #include "transport/data/data_plane.h"
 
 namespace anchorage::transport {
 namespace {
 
-constexpr size_t kLongBytes = 64 << 20;
+constexpr size_t kLongBytes = (testing::kSanitized ? 16 : 64) << 20;
 
 int Receive(const std::string& kind) {
   RecordingReceiver receiver;
