@@ -50,7 +50,8 @@ struct CompletionRequest {
   std::optional<int64_t> max_tokens;  // >= 1
   std::vector<std::string> stop;      // none is empty
   bool stream = false;
-  bool include_usage = false;  // a usage chunk at the end of the stream
+  bool include_usage = false;     // a usage chunk at the end of the stream
+  bool return_token_ids = false;  // vLLM's field: the answer names its tokens and the prompt's
   bool skip_special_tokens = true;
 };
 

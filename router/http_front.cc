@@ -76,8 +76,9 @@ class Outbox : public ResponseSink {
  public:
   explicit Outbox(asio::io_context& io) : wake_(io) {}
 
-  void OnText(std::string_view text) override {
+  void OnTokens(std::span<const int32_t> ids, std::string_view text) override {
     has_token_ = true;
+    ids_.insert(ids_.end(), ids.begin(), ids.end());
     text_ += text;
     wake_.cancel();
   }
@@ -86,14 +87,18 @@ class Outbox : public ResponseSink {
     wake_.cancel();
   }
 
+  // Tokens without text to show are no news but for the first: they go with the next text.
   bool has_news() const { return outcome_ || !text_.empty() || (has_token_ && !token_seen_); }
   bool overflows() const { return text_.size() > kMaxPendingTextBytes; }
   bool has_token() const { return has_token_; }
   const std::optional<Outcome>& outcome() const { return outcome_; }
+  const std::vector<int32_t>& ids() const { return ids_; }
   const std::string& text() const { return text_; }
-  std::string Take() {
+  // What came is with the client.
+  void Clear() {
     token_seen_ = has_token_;
-    return std::exchange(text_, "");
+    ids_.clear();
+    text_.clear();
   }
 
   // Until there is news, or `pause` is over.
@@ -111,6 +116,7 @@ class Outbox : public ResponseSink {
 
  private:
   asio::steady_timer wake_;
+  std::vector<int32_t> ids_;
   std::string text_;
   bool has_token_ = false;
   bool token_seen_ = false;
@@ -377,10 +383,11 @@ asio::awaitable<bool> Session::AnswerCompletion(Exchange& exchange, std::string_
                                         1e-9);
   if (!spec.ok()) co_return co_await WriteError(exchange, spec.error());
 
+  WriterOptions writing{.include_usage = request->include_usage, .prompt_ids = {}};
+  if (request->return_token_ids) writing.prompt_ids = spec->prompt_ids;
   const CompletionWriter writer(
       request->endpoint, absl::StrFormat("%s-%016x", chat ? "chatcmpl" : "cmpl", RandomU64()),
-      static_cast<int64_t>(front_.clock.WallSeconds()), front_.model.name(),
-      request->include_usage);
+      static_cast<int64_t>(front_.clock.WallSeconds()), front_.model.name(), std::move(writing));
   auto outbox = std::make_shared<Outbox>(front_.io);
   const ApiResult<uint64_t> submitted = front_.engine.Submit(*std::move(spec), outbox);
   if (!submitted.ok()) co_return co_await WriteError(exchange, submitted.error());
@@ -432,7 +439,8 @@ asio::awaitable<bool> Session::DeliverWhole(Exchange& exchange, const Completion
   if (outcome.kind == Outcome::Kind::kCancelled) co_return false;
   if (outcome.error) co_return co_await WriteError(exchange, *outcome.error);
   co_return co_await WriteReply(
-      exchange, 200, writer.Whole(outbox->text(), outcome.finish, outcome.usage), nullptr);
+      exchange, 200, writer.Whole(outbox->ids(), outbox->text(), outcome.finish, outcome.usage),
+      nullptr);
 }
 
 asio::awaitable<bool> Session::DeliverStream(Exchange& exchange, const CompletionWriter& writer,
@@ -456,7 +464,8 @@ asio::awaitable<bool> Session::DeliverStream(Exchange& exchange, const Completio
         part = writer.Begin();
         begun = true;
       }
-      part += writer.Text(outbox->Take());
+      part += writer.Tokens(outbox->ids(), outbox->text());
+      outbox->Clear();
     }
     if (outcome) {
       part += outcome->error ? CompletionWriter::Error(*outcome->error)

@@ -1,5 +1,6 @@
 #include "router/request.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -52,7 +53,8 @@ Request::Step Request::AcceptTokens(int64_t first_index, std::span<const int32_t
   }
   std::string text;
   bool stopped = false;
-  for (size_t i = static_cast<size_t>(num_tokens_ - first_index); i < ids.size() && !stopped; ++i) {
+  const size_t known = std::min(ids.size(), static_cast<size_t>(num_tokens_ - first_index));
+  for (size_t i = known; i < ids.size() && !stopped; ++i) {
     if (num_tokens_ == spec_.max_new) {
       step.error = StageFailed(StageName(state_), "A worker made more tokens than it was asked.");
       return step;
@@ -76,7 +78,9 @@ Request::Step Request::AcceptTokens(int64_t first_index, std::span<const int32_t
     if (!first_token_ns_) first_token_ns_ = now_ns;
     last_token_ns_ = now_ns;
   }
-  if (step.num_new > 0 || !text.empty()) sink_->OnText(text);
+  if (step.num_new > 0 || !text.empty()) {
+    sink_->OnTokens(ids.subspan(known, static_cast<size_t>(step.num_new)), text);
+  }
   return step;
 }
 

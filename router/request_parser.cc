@@ -49,7 +49,6 @@ void RefuseUnserved(Endpoint endpoint, FieldReader& fields) {
                            "chat_template_kwargs",
                            "continue_final_message",
                            "truncate_prompt_tokens",
-                           "return_token_ids",
                            "include_stop_str_in_output",
                            "guided_json",
                            "guided_regex",
@@ -299,6 +298,7 @@ ApiResult<CompletionRequest> ParseCompletionRequest(Endpoint endpoint, std::stri
   }
   request.stop = ReadStops(fields);
   request.stream = fields.Bool("stream").value_or(false);
+  request.return_token_ids = fields.Bool("return_token_ids").value_or(false);
   request.skip_special_tokens = fields.Bool("skip_special_tokens").value_or(true);
   if (const ParsedJson* options = fields.Find("stream_options")) {
     if (!options->is_object()) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "router/api_error.h"
@@ -29,8 +30,10 @@ struct Outcome {
 class ResponseSink {
  public:
   virtual ~ResponseSink() = default;
-  // One or more tokens came; `text` is what may be shown of them, perhaps nothing yet.
-  virtual void OnText(std::string_view text) = 0;
+  // `ids` came, one or more but for a last call that only shows what was held back; `text` is what
+  // may be shown now, perhaps nothing yet. All ids are counted in the usage, also those whose text
+  // a stop string swallowed.
+  virtual void OnTokens(std::span<const int32_t> ids, std::string_view text) = 0;
   // Exactly once, and the last call.
   virtual void OnEnd(const Outcome& outcome) = 0;
 };

@@ -23,6 +23,13 @@ class Outcome:
         return "".join(e["choices"][0]["text"] for e in self.events if e.get("choices"))
 
     @property
+    def token_ids(self):
+        """Of an answer to a request with return_token_ids."""
+        if self.body is not None:
+            return self.body["choices"][0]["token_ids"]
+        return [id for e in self.events if e.get("choices") for id in e["choices"][0]["token_ids"]]
+
+    @property
     def finish_reason(self):
         if self.body is not None and "choices" in self.body:
             return self.body["choices"][0]["finish_reason"]

@@ -26,6 +26,7 @@ def serve(address, prompts, concurrency):
     """The service's answers to `prompts`, so many at once."""
     stream = {"stream": True, "stream_options": {"include_usage": True}}
     jobs = (complete(address, {"prompt": prompt, "max_tokens": MAX_TOKENS, "temperature": 0,
+                               "return_token_ids": True,
                                **(stream if index % 2 == 0 else {})})
             for index, prompt in enumerate(prompts))
     outcomes = asyncio.run(run_all(jobs, concurrency))
@@ -34,13 +35,13 @@ def serve(address, prompts, concurrency):
 
 
 def shown(outcome):
-    """Text, finish reason and number of tokens of an answer of the service."""
+    """Text, finish reason and tokens of an answer of the service, and their number by its usage."""
     usage = outcome.body["usage"] if outcome.body else outcome.events[-1]["usage"]
-    return outcome.text, outcome.finish_reason, usage["completion_tokens"]
+    return outcome.text, outcome.finish_reason, outcome.token_ids, usage["completion_tokens"]
 
 
 def expected_of(one):
-    return one["text"], one["finish_reason"], len(one["token_ids"])
+    return one["text"], one["finish_reason"], one["token_ids"], len(one["token_ids"])
 
 
 def random_prompts(count, seed):

@@ -1,5 +1,6 @@
 """The official OpenAI client against a running service: what a user of the API sees."""
 
+import asyncio
 import concurrent.futures
 import json
 import time
@@ -10,6 +11,7 @@ import openai
 import pytest
 
 from cluster import wait_until
+from load import complete, run_all
 
 HI = [{"role": "user", "content": "Hello, who are you?"}]
 
@@ -131,6 +133,44 @@ def test_text_completions(client, model):
     by_ids = client.completions.create(model=model, prompt=[260, 261, 262], max_tokens=2,
                                        temperature=0, **ignoring_eos())
     assert by_ids.usage.prompt_tokens == 3
+
+
+def test_token_ids_come_where_they_are_asked_for(client, model, service):
+    """Shapes of vLLM's return_token_ids: of the prompt once, of the answer in every choice."""
+    prompt = [260, 261, 262]
+    options = {"temperature": 0, "max_tokens": 24, **ignoring_eos(return_token_ids=True)}
+    whole = client.completions.create(model=model, prompt=prompt, **options).choices[0]
+    assert whole.prompt_token_ids == prompt
+    assert len(whole.token_ids) == 24
+    _, _, back = post(service, json.dumps({"tokens": whole.token_ids}).encode(), "/detokenize")
+    assert back["prompt"] == whole.text
+
+    chunks = list(client.completions.create(model=model, prompt=prompt, stream=True, **options))
+    assert chunks[0].choices[0].prompt_token_ids == prompt
+    assert [id for chunk in chunks for id in chunk.choices[0].token_ids] == whole.token_ids
+
+    chat = ask(client, model, **options)
+    chunks = list(ask(client, model, stream=True, **options))
+    assert len(chat.prompt_token_ids) == chat.usage.prompt_tokens
+    assert chunks[0].prompt_token_ids == chat.prompt_token_ids
+    assert all("prompt_token_ids" not in chunk.model_dump() for chunk in chunks[1:])
+    assert [id for chunk in chunks for id in chunk.choices[0].token_ids] == chat.choices[0].token_ids
+    assert "token_ids" not in ask(client, model).choices[0].model_dump()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_token_ids_end_with_the_one_that_completes_a_stop_string(service, stream):
+    payload = {"prompt": [260, 261, 262], "temperature": 0, "max_tokens": 24, "ignore_eos": True,
+               "return_token_ids": True}
+    usage = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
+    (whole,) = asyncio.run(run_all([complete(service.address, payload)], 1))
+    stop = whole.text[len(whole.text) // 2:][:3]
+    (cut,) = asyncio.run(run_all(
+        [complete(service.address, {**payload, **usage, "stop": stop})], 1))
+    count = (cut.events[-1] if stream else cut.body)["usage"]["completion_tokens"]
+    assert cut.text == whole.text[:whole.text.index(stop)]
+    assert 0 < count < 24
+    assert cut.token_ids == whole.token_ids[:count]
 
 
 def test_one_token_and_the_newer_name_of_max_tokens(client, model):

@@ -3,10 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "router/routes.h"
 
 namespace anchorage::router {
 namespace {
+
+constexpr std::array<int32_t, 2> kIds = {8, 9};
 
 // The JSON of each event of a stream; "[DONE]" as a string.
 std::vector<ParsedJson> Events(std::string_view stream) {
@@ -23,8 +27,8 @@ std::vector<ParsedJson> Events(std::string_view stream) {
 }
 
 TEST(CompletionWriterTest, ChatStreamHasTheOrderThatClientsExpect) {
-  const CompletionWriter writer(Endpoint::kChat, "chatcmpl-1", 17, "m", /*include_usage=*/true);
-  const auto events = Events(writer.Begin() + writer.Text("hé") + writer.Text("") +
+  const CompletionWriter writer(Endpoint::kChat, "chatcmpl-1", 17, "m", {.include_usage = true});
+  const auto events = Events(writer.Begin() + writer.Tokens(kIds, "hé") + writer.Tokens(kIds, "") +
                              writer.End(FinishReason::kLength, {3, 2}));
   ASSERT_EQ(events.size(), 5u);
   for (size_t i = 0; i < 4; ++i) {
@@ -45,9 +49,9 @@ TEST(CompletionWriterTest, ChatStreamHasTheOrderThatClientsExpect) {
 }
 
 TEST(CompletionWriterTest, TextStreamHasNoRoleAndNoUsageUnlessAsked) {
-  const CompletionWriter writer(Endpoint::kCompletions, "cmpl-1", 17, "m", false);
+  const CompletionWriter writer(Endpoint::kCompletions, "cmpl-1", 17, "m", {});
   EXPECT_EQ(writer.Begin(), "");
-  const auto events = Events(writer.Text("a") + writer.End(FinishReason::kStop, {1, 1}));
+  const auto events = Events(writer.Tokens(kIds, "a") + writer.End(FinishReason::kStop, {1, 1}));
   ASSERT_EQ(events.size(), 3u);
   EXPECT_EQ(events[0]["object"], "text_completion");
   EXPECT_EQ(events[0]["choices"][0]["text"], "a");
@@ -56,9 +60,54 @@ TEST(CompletionWriterTest, TextStreamHasNoRoleAndNoUsageUnlessAsked) {
   EXPECT_EQ(events[2], "[DONE]");
 }
 
+TEST(CompletionWriterTest, ChatNamesThePromptsTokensOnceBesideTheChoices) {
+  const CompletionWriter writer(Endpoint::kChat, "id", 1, "m", {.prompt_ids = {{1, 2, 3}}});
+  const auto events =
+      Events(writer.Begin() + writer.Tokens(kIds, "") + writer.Tokens(kIds, "x") +
+             writer.Tokens({}, "y") + writer.Tokens({}, "") + writer.End(FinishReason::kStop, {}));
+  ASSERT_EQ(events.size(), 6u);
+  EXPECT_EQ(events[0]["prompt_token_ids"], (ParsedJson{1, 2, 3}));
+  EXPECT_EQ(events[1]["choices"][0]["delta"]["content"], "");
+  std::vector<int32_t> ids;
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(events[i].contains("prompt_token_ids"), i == 0);
+    for (const auto& id : events[i]["choices"][0]["token_ids"]) ids.push_back(id);
+  }
+  EXPECT_EQ(ids, (std::vector<int32_t>{8, 9, 8, 9}));
+  const ParsedJson whole = *ParseJson(writer.Whole(kIds, "hi", FinishReason::kStop, {}));
+  EXPECT_EQ(whole["prompt_token_ids"], (ParsedJson{1, 2, 3}));
+  EXPECT_EQ(whole["choices"][0]["token_ids"], (ParsedJson{8, 9}));
+}
+
+TEST(CompletionWriterTest, TextCompletionsNameThePromptsTokensOnceInTheChoice) {
+  const CompletionWriter writer(Endpoint::kCompletions, "id", 1, "m", {.prompt_ids = {{1, 2, 3}}});
+  const auto events =
+      Events(writer.Begin() + writer.Tokens(kIds, "x") + writer.End(FinishReason::kStop, {}));
+  ASSERT_EQ(events.size(), 4u);
+  EXPECT_EQ(events[0]["choices"][0]["prompt_token_ids"], (ParsedJson{1, 2, 3}));
+  EXPECT_EQ(events[0]["choices"][0]["text"], "");
+  EXPECT_EQ(events[0]["choices"][0]["token_ids"], ParsedJson::array());
+  EXPECT_EQ(events[1]["choices"][0]["token_ids"], (ParsedJson{8, 9}));
+  EXPECT_FALSE(events[1]["choices"][0].contains("prompt_token_ids"));
+  EXPECT_EQ(events[2]["choices"][0]["token_ids"], ParsedJson::array());
+  const ParsedJson whole = *ParseJson(writer.Whole(kIds, "hi", FinishReason::kStop, {}));
+  EXPECT_EQ(whole["choices"][0]["prompt_token_ids"], (ParsedJson{1, 2, 3}));
+  EXPECT_EQ(whole["choices"][0]["token_ids"], (ParsedJson{8, 9}));
+}
+
+TEST(CompletionWriterTest, NamesNoTokensUnlessAsked) {
+  for (const Endpoint endpoint : {Endpoint::kChat, Endpoint::kCompletions}) {
+    const CompletionWriter writer(endpoint, "id", 1, "m", {});
+    const std::string all = writer.Begin() + writer.Tokens(kIds, "x") +
+                            writer.End(FinishReason::kStop, {}) +
+                            writer.Whole(kIds, "x", FinishReason::kStop, {});
+    EXPECT_THAT(all, ::testing::Not(::testing::HasSubstr("token_ids")));
+  }
+}
+
 TEST(CompletionWriterTest, WholeAnswerHasUsageAndFinishReason) {
-  const CompletionWriter writer(Endpoint::kChat, "id", 1, "m", false);
-  const ParsedJson body = *ParseJson(writer.Whole("hi", FinishReason::kStop, {4, 1}));
+  const CompletionWriter writer(Endpoint::kChat, "id", 1, "m", {});
+  const ParsedJson body = *ParseJson(writer.Whole(kIds, "hi", FinishReason::kStop, {4, 1}));
   EXPECT_EQ(body["object"], "chat.completion");
   EXPECT_EQ(body["choices"][0]["message"]["content"], "hi");
   EXPECT_EQ(body["choices"][0]["finish_reason"], "stop");

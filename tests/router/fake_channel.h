@@ -48,7 +48,8 @@ class FakeChannel : public transport::ControlChannel {
 
 class RecordingSink : public ResponseSink {
  public:
-  void OnText(std::string_view more) override {
+  void OnTokens(std::span<const int32_t> more_ids, std::string_view more) override {
+    ids.insert(ids.end(), more_ids.begin(), more_ids.end());
     text += more;
     ++calls;
   }
@@ -56,6 +57,7 @@ class RecordingSink : public ResponseSink {
     outcome = ended;
     ++ends;
   }
+  std::vector<int32_t> ids;
   std::string text;
   int calls = 0;
   int ends = 0;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <future>
@@ -24,6 +25,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
+
+constexpr std::array<int32_t, 1> kOneId = {300};
 
 // An engine that does what the test says. Lives on the loop's thread but for the atomics.
 class ScriptedEngine : public Engine {
@@ -61,7 +64,7 @@ class ScriptedEngine : public Engine {
   // On the loop's thread.
   bool Say(std::string_view text) {
     if (held_ == nullptr) return false;
-    held_->OnText(text);
+    held_->OnTokens(kOneId, text);
     return true;
   }
   void FinishHeld() {
@@ -80,8 +83,8 @@ class ScriptedEngine : public Engine {
     Outcome outcome;
     outcome.usage = {num_prompt, 2};
     if (mode != Mode::kFailAtOnce) {
-      sink.OnText("Hello");
-      sink.OnText(" wörld");
+      sink.OnTokens(kOneId, "Hello");
+      sink.OnTokens(kOneId, " wörld");
     }
     if (mode != Mode::kAnswer) {
       outcome.kind = Outcome::Kind::kFailed;

@@ -40,6 +40,7 @@ TEST_F(RequestTest, IgnoresTokensThatItKnows) {
   EXPECT_EQ(request.AcceptTokens(1, ids, std::nullopt, 6).num_new, 1);
   EXPECT_EQ(request.AcceptTokens(0, ids, std::nullopt, 7).num_new, 0);
   EXPECT_EQ(request.num_tokens(), 4);
+  EXPECT_EQ(sink_->ids, (std::vector<int32_t>{260, 261, 262, 262}));
   EXPECT_EQ(*request.first_token_ns(), 5);
   EXPECT_EQ(request.last_token_ns(), 6);
 }
@@ -70,6 +71,8 @@ TEST_F(RequestTest, AStopStringEndsTextAndCountAtItself) {
   EXPECT_EQ(sink_->text, "some text ");
   EXPECT_LT(request.num_tokens(), static_cast<int64_t>(all.size()));
   EXPECT_GT(request.num_tokens(), static_cast<int64_t>(before.size()));
+  all.resize(static_cast<size_t>(request.num_tokens()));
+  EXPECT_EQ(sink_->ids, all);  // those that were counted, and none after
 }
 
 TEST_F(RequestTest, HeldBackTextComesOutAtTheEnd) {
