@@ -1,15 +1,14 @@
 #include "common/flags.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <cstdlib>
-#include <string>
 
 #include "absl/flags/commandlineflag.h"
-#include "absl/flags/parse.h"
 #include "absl/flags/reflection.h"
-#include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
+#include "absl/time/time.h"
+#include "common/status.h"
 #include "common/version.h"
 
 extern char** environ;
@@ -19,11 +18,36 @@ namespace {
 
 constexpr std::string_view kPrefix = "ANCHORAGE_";
 
-std::string FlagNameFor(std::string_view variable) {
-  std::string name(variable.substr(kPrefix.size()));
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+absl::string_view ToAbsl(std::string_view text) { return {text.data(), text.size()}; }
+
+// `kv-memory` and `KV_MEMORY` are the flag kv_memory.
+std::string FlagName(std::string_view spelled) {
+  std::string name(spelled);
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) {
+    return c == '-' ? '_' : static_cast<char>(std::tolower(c));
+  });
   return name;
+}
+
+std::string Dashed(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+const char* Expected(const absl::CommandLineFlag& flag) {
+  if (flag.IsOfType<bool>()) return "true or false";
+  if (flag.IsOfType<absl::Duration>()) return "a duration, such as 500ms, 10s or 2m";
+  if (flag.IsOfType<int>() || flag.IsOfType<int64_t>()) return "a whole number";
+  if (flag.IsOfType<uint64_t>()) return "a whole number of at least 0";
+  if (flag.IsOfType<double>()) return "a number";
+  return "valid";
+}
+
+// `source`: what the user wrote it as, "--ratio" or "ANCHORAGE_RATIO".
+void Set(absl::CommandLineFlag& flag, const std::string& source, std::string_view value) {
+  std::string error;
+  if (flag.ParseFrom(ToAbsl(value), &error)) return;
+  DieOfBadFlag(Invalid("%s: '%s' is not %s", source, std::string(value), Expected(flag)));
 }
 
 void SetFromEnvironment() {
@@ -31,50 +55,116 @@ void SetFromEnvironment() {
     const std::string_view pair(*entry);
     const size_t equals = pair.find('=');
     if (equals == std::string_view::npos || !pair.starts_with(kPrefix)) continue;
-    absl::CommandLineFlag* flag = absl::FindCommandLineFlag(FlagNameFor(pair.substr(0, equals)));
+    const std::string name = FlagName(pair.substr(kPrefix.size(), equals - kPrefix.size()));
+    absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
     if (flag == nullptr) continue;  // another program's variable
-    std::string error;
-    const std::string value(pair.substr(equals + 1));
-    if (!flag->ParseFrom(value, &error)) {
-      std::fprintf(stderr, "%.*s: '%s' is not valid: %s\n", static_cast<int>(equals), *entry,
-                   value.c_str(), error.c_str());
-      std::exit(2);
-    }
+    Set(*flag, std::string(pair.substr(0, equals)), pair.substr(equals + 1));
   }
 }
 
-// `--kv-memory=1GiB` becomes `--kv_memory=1GiB`: absl flags are named with underscores.
-std::vector<std::string> WithUnderscores(int argc, char** argv) {
-  std::vector<std::string> arguments(argv, argv + argc);
-  for (std::string& argument : arguments) {
-    if (argument == "--") break;
-    if (argument.size() < 3 || argument.compare(0, 2, "--") != 0) continue;
-    const size_t end = std::min(argument.find('='), argument.size());
-    std::replace(argument.begin() + 2, argument.begin() + static_cast<std::ptrdiff_t>(end), '-',
-                 '_');
+// Our own flags, not those of the libraries.
+std::vector<std::string> AllFlags() {
+  std::vector<std::string> names;
+  for (const auto& [name, flag] : absl::GetAllFlags()) {
+    if (flag->Filename().find("absl/") == std::string::npos) names.emplace_back(name);
   }
-  return arguments;
+  std::sort(names.begin(), names.end());
+  return names;
 }
+
+class CommandLine {
+ public:
+  CommandLine(std::string_view usage, const std::vector<std::string_view>& taken)
+      : usage_(usage), taken_(taken.begin(), taken.end()) {
+    if (taken_.empty()) taken_ = AllFlags();
+  }
+
+  std::vector<std::string> Parse(int argc, char** argv) {
+    std::vector<std::string> positional;
+    int i = 1;
+    for (; i < argc && std::string_view(argv[i]) != "--"; ++i) {
+      const std::string_view argument(argv[i]);
+      if (argument.size() < 2 || argument.front() != '-') {
+        positional.emplace_back(argument);
+      } else if (TakeFlag(argument, i + 1 < argc ? argv[i + 1] : nullptr)) {
+        ++i;
+      }
+    }
+    for (++i; i < argc; ++i) positional.emplace_back(argv[i]);
+    return positional;
+  }
+
+ private:
+  // `--name=value`, `--name` (of a switch), `--noname` or `--name value`. Returns whether `next`
+  // was its value.
+  bool TakeFlag(std::string_view argument, const char* next) {
+    const size_t equals = argument.find('=');
+    const std::string spelled(argument.substr(0, equals));
+    const std::string name = FlagName(spelled.substr(spelled.find_first_not_of('-')));
+    if (name == "help" || name == "h") PrintHelp();
+    if (name == "version") PrintVersion();
+    if (absl::CommandLineFlag* const flag = Find(name)) {
+      if (equals != std::string_view::npos) {
+        Set(*flag, spelled, argument.substr(equals + 1));
+      } else if (flag->IsOfType<bool>()) {
+        Set(*flag, spelled, "true");
+      } else if (next != nullptr) {
+        Set(*flag, spelled, next);
+        return true;
+      } else {
+        DieOfBadFlag(Invalid("%s: needs a value", spelled));
+      }
+      return false;
+    }
+    absl::CommandLineFlag* const negated = name.starts_with("no") ? Find(name.substr(2)) : nullptr;
+    if (negated == nullptr || !negated->IsOfType<bool>() || equals != std::string_view::npos) {
+      DieOfBadFlag(Invalid("there is no flag %s; see --help", spelled));
+    }
+    Set(*negated, spelled, "false");
+    return false;
+  }
+
+  absl::CommandLineFlag* Find(const std::string& name) const {
+    const bool is_taken = std::find(taken_.begin(), taken_.end(), name) != taken_.end();
+    return is_taken ? absl::FindCommandLineFlag(name) : nullptr;
+  }
+
+  [[noreturn]] void PrintHelp() const {
+    std::printf("%s\n\nflags:\n", usage_.c_str());
+    for (const std::string& name : taken_) {
+      const absl::CommandLineFlag& flag = *absl::FindCommandLineFlag(name);
+      const std::string value = flag.DefaultValue();
+      absl::PrintF("  --%-20s %s%s\n", Dashed(name), flag.Help(),
+                   value.empty() ? "" : absl::StrFormat(" (default: %s)", value));
+    }
+    absl::PrintF("  --%-20s %s\n", "version", "print the version and exit");
+    absl::PrintF("\nEach flag can also be given as an environment variable: %s%s for --%s.\n",
+                 std::string(kPrefix), Uppercase(taken_.front()), Dashed(taken_.front()));
+    std::exit(0);
+  }
+
+  [[noreturn]] static void PrintVersion() {
+    std::printf("anchorage %s\n", kVersion);
+    std::exit(0);
+  }
+
+  static std::string Uppercase(std::string name) {
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    return name;
+  }
+
+  const std::string usage_;
+  std::vector<std::string> taken_;
+};
 
 }  // namespace
 
-std::vector<std::string> ParseFlags(const char* usage, int argc, char** argv) {
-  absl::SetProgramUsageMessage(usage);
-  absl::FlagsUsageConfig config;
-  config.version_string = [] { return std::string("anchorage ") + kVersion + "\n"; };
-  // --help shows our own flags, not those of the libraries.
-  config.contains_help_flags = [](absl::string_view file) {
-    return file.find("absl/") == absl::string_view::npos;
-  };
-  config.contains_helpshort_flags = config.contains_help_flags;
-  absl::SetFlagsUsageConfig(config);
+std::vector<std::string> ParseFlags(std::string_view usage, int argc, char** argv,
+                                    const std::vector<std::string_view>& taken) {
+  CommandLine line(usage, taken);
   SetFromEnvironment();
-  std::vector<std::string> arguments = WithUnderscores(argc, argv);
-  std::vector<char*> pointers;
-  for (std::string& argument : arguments) pointers.push_back(argument.data());
-  std::vector<char*> rest =
-      absl::ParseCommandLine(static_cast<int>(pointers.size()), pointers.data());
-  return {rest.begin() + 1, rest.end()};
+  return line.Parse(argc, argv);
 }
 
 void DieOfBadFlag(const absl::Status& status) {

@@ -1,21 +1,27 @@
-// Start-up flags: every --flag can also be given as the environment variable ANCHORAGE_FLAG, and a
-// bad value stops the program with a sentence.
+// Start-up flags, defined with ABSL_FLAG: each can also be given as the environment variable
+// ANCHORAGE_FLAG, and a bad one stops the program with a sentence and status 2.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 
 namespace anchorage {
 
-// Sets every flag that the environment names (ANCHORAGE_KV_MEMORY for --kv-memory), then parses
-// the command line over it; `--kv-memory` and `--kv_memory` are the same flag. Prints help or the
-// version and exits where asked. Returns the positional arguments (without argv[0]); exits with
-// status 2 and a sentence on an unknown flag or a value that does not parse.
-std::vector<std::string> ParseFlags(const char* usage, int argc, char** argv);
+// Sets every flag that the environment names (ANCHORAGE_KV_MEMORY for --kv-memory), then those of
+// the command line over it. `--kv-memory 1GiB`, `--kv-memory=1GiB` and `--kv_memory=1GiB` are the
+// same; `--json` and `--nojson` set a switch; what follows `--` is no flag. `taken` names the flags
+// of this program, with underscores, in the order of --help; empty: all that are linked in.
+//
+// Returns the positional arguments (without argv[0]). Prints `usage` and the flags and exits with 0
+// on --help, the version on --version; exits with 2 and a sentence on a flag that the program does
+// not take or a value that does not parse.
+std::vector<std::string> ParseFlags(std::string_view usage, int argc, char** argv,
+                                    const std::vector<std::string_view>& taken = {});
 
-// Prints `program: message` on standard error and exits with status 2.
+// Prints the message on standard error and exits with status 2.
 [[noreturn]] void DieOfBadFlag(const absl::Status& status);
 
 }  // namespace anchorage

@@ -9,7 +9,7 @@
 #include "common/flags.h"
 #include "common/status.h"
 #include "decode_node/node.h"
-#include "kv/plan_flags.h"
+#include "kv/plan/plan.h"
 #include "observe/host_port.h"
 #include "observe/shared_metrics.h"
 #include "transport/event_loop.h"
@@ -27,8 +27,7 @@ namespace {
 
 constexpr char kUsage[] =
     "anchorage-decode: takes compressed KV caches from prefill nodes and generates tokens.\n\n"
-    "  anchorage-decode --model model.gguf --control 10.0.0.7:7100 --data 10.0.0.7:7101\n\n"
-    "Every flag can also be given as an environment variable: --kv-memory as ANCHORAGE_KV_MEMORY.";
+    "  anchorage-decode --model model.gguf --control 10.0.0.7:7100 --data 10.0.0.7:7101";
 
 NodeOptions OptionsFromFlags() {
   NodeOptions options;
@@ -37,11 +36,19 @@ NodeOptions OptionsFromFlags() {
   if (!address.ok()) DieOfBadFlag(Annotate(address, "--data"));
   const absl::StatusOr<int64_t> memory = ParseBytes(absl::GetFlag(FLAGS_kv_memory));
   if (!memory.ok()) DieOfBadFlag(Annotate(memory.status(), "--kv-memory"));
-  if (*memory == 0) DieOfBadFlag(Invalid("--kv-memory: must be above 0"));
   options.kv_memory_bytes = *memory;
   options.lease_ms = absl::ToInt64Milliseconds(absl::GetFlag(FLAGS_lease));
   if (options.lease_ms <= 0) DieOfBadFlag(Invalid("--lease: must be above 0"));
   return options;
+}
+
+// InvalidArgument: the memory is too small for any request at all.
+absl::Status CheckMemory(const kv::Geometry& geometry, const kv::PlanOptions& plan,
+                         int64_t kv_memory_bytes) {
+  const int64_t smallest = kv::PlanRequest(geometry, plan, 1, 1).bytes;
+  if (kv_memory_bytes >= smallest) return absl::OkStatus();
+  return Invalid("--kv-memory: %s holds no request of this model: the smallest takes %s",
+                 FormatBytes(kv_memory_bytes), FormatBytes(smallest));
 }
 
 int Main(int argc, char** argv) {
@@ -49,6 +56,11 @@ int Main(int argc, char** argv) {
   const NodeOptions options = OptionsFromFlags();
   const absl::StatusOr<worker::LoadedModel> model = worker::LoadModel(settings.model_path);
   if (!model.ok()) return worker::Fail(model.status());
+  if (const absl::Status memory =
+          CheckMemory(model->model->geometry(), settings.plan, options.kv_memory_bytes);
+      !memory.ok()) {
+    return worker::Fail(memory);
+  }
   transport::EventLoop loop;
   observe::MetricsRegistry registry;
   observe::AddProcessMetrics(registry, settings.role, worker::ConfigInfoOf(settings));

@@ -13,7 +13,7 @@
 #include "common/status_macros.h"
 
 ABSL_FLAG(std::string, log_level, "info",
-          "Least level of the lines that are logged: debug, info, warning, error or off");
+          "least level of the lines that are logged: debug, info, warning, error or off");
 
 namespace anchorage::observe {
 namespace {

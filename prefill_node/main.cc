@@ -22,9 +22,7 @@ namespace {
 
 constexpr char kUsage[] =
     "anchorage-prefill: runs prompts layer by layer and ships each layer's compressed KV cache.\n\n"
-    "  anchorage-prefill --model model.gguf --control 10.0.0.6:7000\n\n"
-    "Every flag can also be given as an environment variable: --queue-size as "
-    "ANCHORAGE_QUEUE_SIZE.";
+    "  anchorage-prefill --model model.gguf --control 10.0.0.6:7000";
 
 NodeOptions OptionsFromFlags(const worker::Settings& settings) {
   NodeOptions options;

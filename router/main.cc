@@ -188,8 +188,9 @@ absl::Status Serve() {
 
 int main(int argc, char** argv) {
   const auto rest = anchorage::ParseFlags(
-      "The HTTP front door of Anchorage: takes OpenAI requests and carries them through a prefill "
-      "and a decode node.",
+      "anchorage-router: takes OpenAI requests over HTTP and carries each through a prefill and a "
+      "decode node.\n\n"
+      "  anchorage-router --model model.gguf --prefill 10.0.0.6:7000 --decode 10.0.0.7:7100",
       argc, argv);
   if (!rest.empty()) {
     anchorage::DieOfBadFlag(anchorage::Invalid("unexpected argument '%s'", rest.front()));

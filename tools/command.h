@@ -4,8 +4,7 @@
 //
 //   const Command& PlanCommand();          // declared in tools/plan.h
 //
-// main.cc refuses a flag that the command does not name, prints --help from the flags' own help
-// texts, parses, and calls `run`.
+// main.cc parses the flags that the command names and calls `run`.
 #pragma once
 
 #include <string>

@@ -40,22 +40,38 @@ TEST(FlagsTest, EnvironmentSetsAndCommandLineWins) {
   EXPECT_EQ(RunProgram("ANCHORAGE_QUEUE_SIZE=9", "--queue-size=5").output, "5 anchorkv\n");
 }
 
+TEST(FlagsTest, SwitchesNeedNoValue) {
+  EXPECT_EQ(RunProgram("", "--loud a").output, "7 anchorkv loud [a]\n");
+  EXPECT_EQ(RunProgram("ANCHORAGE_LOUD=true", "--noloud").output, "7 anchorkv\n");
+  EXPECT_EQ(RunProgram("", "--loud=false").output, "7 anchorkv\n");
+}
+
 TEST(FlagsTest, ABadValueStopsTheProgramWithASentence) {
-  const Outcome environment = RunProgram("ANCHORAGE_QUEUE_SIZE=many", "");
-  EXPECT_EQ(environment.exit_code, 2);
-  EXPECT_NE(environment.output.find("ANCHORAGE_QUEUE_SIZE"), std::string::npos);
-  EXPECT_NE(environment.output.find("many"), std::string::npos);
-  const Outcome line = RunProgram("", "--queue-size=many");
-  EXPECT_NE(line.exit_code, 0);
-  EXPECT_NE(line.output.find("queue_size"), std::string::npos);
-  EXPECT_NE(RunProgram("", "--no-such-flag=1").exit_code, 0);
+  const auto refusal = [](const std::string& environment, const std::string& arguments) {
+    const Outcome outcome = RunProgram(environment, arguments);
+    EXPECT_EQ(outcome.exit_code, 2) << arguments;
+    return outcome.output;
+  };
+  EXPECT_EQ(refusal("ANCHORAGE_QUEUE_SIZE=many", ""),
+            "ANCHORAGE_QUEUE_SIZE: 'many' is not a whole number\n");
+  EXPECT_EQ(refusal("", "--queue-size=many"), "--queue-size: 'many' is not a whole number\n");
+  EXPECT_EQ(refusal("", "--pause 5"), "--pause: '5' is not a duration, such as 500ms, 10s or 2m\n");
+  EXPECT_EQ(refusal("", "--queue-size"), "--queue-size: needs a value\n");
+  EXPECT_EQ(refusal("", "--no-such-flag=1"), "there is no flag --no-such-flag; see --help\n");
+  EXPECT_EQ(refusal("", "--nokv"), "there is no flag --nokv; see --help\n");
 }
 
 TEST(FlagsTest, HelpShowsOwnFlagsAndVersionTheVersion) {
   const Outcome help = RunProgram("", "--help");
-  EXPECT_NE(help.output.find("how many may wait"), std::string::npos);
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_EQ(help.output.find("flags_program: prints its flags.\n"), 0u);
+  EXPECT_NE(help.output.find("--queue-size           how many may wait (default: 7)\n"),
+            std::string::npos)
+      << help.output;
   EXPECT_EQ(help.output.find("flagfile"), std::string::npos);
-  EXPECT_EQ(RunProgram("", "--version").output.substr(0, 10), "anchorage ");
+  const Outcome version = RunProgram("", "--version");
+  EXPECT_EQ(version.exit_code, 0);
+  EXPECT_EQ(version.output.substr(0, 10), "anchorage ");
 }
 
 }  // namespace
