@@ -29,6 +29,12 @@ struct Spread {
   double p99_s = 0;
 };
 
+// Of a few times, in seconds; sorts them.
+inline Spread SpreadOf(std::vector<double>& times) {
+  std::sort(times.begin(), times.end());
+  return {times[times.size() / 2], times[times.size() * 99 / 100]};
+}
+
 // One warm-up, then repeats `work` for `budget_s`, at least five times. `before` runs untimed ahead
 // of each.
 template <typename Before, typename Work>
@@ -42,8 +48,25 @@ Spread Measure(double budget_s, const Before& before, const Work& work) {
     times.push_back(Seconds(work));
     spent += times.back();
   }
-  std::sort(times.begin(), times.end());
-  return {times[times.size() / 2], times[times.size() * 99 / 100]};
+  return SpreadOf(times);
+}
+
+// Several works in turn, one of each a round, so that what disturbs the machine disturbs all of
+// them alike and their ratios stand. One warm-up each, then at least five rounds and `budget_s`.
+template <typename Work>
+std::vector<Spread> MeasureInTurn(double budget_s, const std::vector<Work>& works) {
+  for (const Work& work : works) work();
+  std::vector<std::vector<double>> times(works.size());
+  double spent = 0;
+  while (spent < budget_s || times.front().size() < 5) {
+    for (size_t i = 0; i < works.size(); ++i) {
+      times[i].push_back(Seconds(works[i]));
+      spent += times[i].back();
+    }
+  }
+  std::vector<Spread> spreads;
+  for (std::vector<double>& some : times) spreads.push_back(SpreadOf(some));
+  return spreads;
 }
 
 }  // namespace anchorage::bench

@@ -1,127 +1,147 @@
-// How fast the data plane carries layers between two planes of this process over loopback: every
-// byte is compared once before anything is timed.
-//   transport_bench [tcp|ucx ...]
+// What the data planes cost for transfers of a layer's size over loopback, against a plain socket
+// that carries the same bytes in the same run. Every link delivers a payload unchanged before it is
+// timed; the links take turns, so that their ratios hold on a busy machine.
+//
+//   transport_bench [--kinds tcp,ucx] [--seconds S] [--check]
+//
+// With --check the program ends with status 1 when a plane takes more than twice as long as the
+// plain socket, or carries less than half as much, at 1 MiB or more.
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
-#include <future>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/flags/flag.h"
+#include "bench/link.h"
+#include "bench/machine_peak.h"
 #include "bench/timing.h"
 #include "common/aligned_buffer.h"
+#include "common/flags.h"
+#include "common/status.h"
+#include "common/status_macros.h"
 #include "common/version.h"
-#include "transport/data/data_plane.h"
 
-namespace anchorage::transport {
+ABSL_FLAG(std::vector<std::string>, kinds, (std::vector<std::string>{"tcp", "ucx"}),
+          "data planes to measure: tcp, ucx");
+ABSL_FLAG(double, seconds, 2, "time spent on each size, one at a time and four at once each");
+ABSL_FLAG(bool, check, false, "end with status 1 when a plane falls short");
+
+namespace anchorage::bench {
 namespace {
 
-constexpr size_t kSlots = 8;
-constexpr size_t kMaxBytes = 16 << 20;
-constexpr double kSeconds = 1.0;
+// A transfer that is ahead of its link has so many in flight.
+constexpr size_t kAtOnce = 4;
+// Where a plane is held to the plain socket, and how far behind it may be.
+constexpr size_t kCheckedBytes = size_t{1} << 20;
+constexpr double kLargestRatio = 2;
 
-// Takes everything into a few regions, used in turn; the sender has no more in flight.
-class SlotReceiver : public TransferReceiver {
- public:
-  absl::StatusOr<Landing> OnAnnounce(std::span<const std::byte>, size_t length) override {
-    const uint64_t token = next_++;
-    return Landing{slots_[token % kSlots].span().first(length), token};
-  }
-  void OnQuiet(uint64_t, absl::Status landed, Reply reply) override {
-    if (landed.ok()) reply(absl::OkStatus());
-  }
-  std::span<const std::byte> last(size_t length) const {
-    return slots_[(next_ - 1) % kSlots].span().first(length);
-  }
-
- private:
-  std::vector<AlignedBuffer> slots_ = MakeSlots();
-  std::atomic<uint64_t> next_{0};
-
-  static std::vector<AlignedBuffer> MakeSlots() {
-    std::vector<AlignedBuffer> slots;
-    for (size_t i = 0; i < kSlots; ++i) slots.emplace_back(kMaxBytes);
-    return slots;
-  }
+struct Size {
+  size_t bytes;
+  const char* what;
+};
+constexpr Size kSizes[] = {
+    {size_t{64} << 10, "a layer of SmolLM2-135M at 1,800 tokens, 20x"},
+    {size_t{300} << 10, "the same at 8,192 tokens"},
+    {size_t{1} << 20, ""},
+    {size_t{6} << 20, "the same uncompressed; Llama-3.1-8B at 32K tokens, 20x"},
+    {size_t{16} << 20, ""},
 };
 
-struct Pair {
-  SlotReceiver receiver;
-  std::unique_ptr<DataPlane> to;
-  std::unique_ptr<DataPlane> from;
+struct NamedLink {
+  std::string name;
+  std::unique_ptr<Link> link;
 };
 
-absl::Status SendOne(Pair& pair, std::span<const std::byte> payload) {
-  std::promise<absl::Status> result;
-  pair.from->Send(pair.to->listen_address(), std::string(64, 'h'), payload,
-                  [&result](absl::Status status) { result.set_value(std::move(status)); });
-  return result.get_future().get();
+// The plain socket comes first.
+absl::StatusOr<std::vector<NamedLink>> MakeLinks() {
+  std::vector<NamedLink> links;
+  ASSIGN_OR_RETURN(std::unique_ptr<Link> plain, MakePlainSocketLink());
+  links.push_back({"plain", std::move(plain)});
+  for (const std::string& kind : absl::GetFlag(FLAGS_kinds)) {
+    ASSIGN_OR_RETURN(std::unique_ptr<Link> plane, MakePlaneLink(kind));
+    links.push_back({kind, std::move(plane)});
+  }
+  return links;
 }
 
-// Four in flight, as a prefill node that is ahead of its link has them.
-double BytesPerSecond(Pair& pair, std::span<const std::byte> payload, bool& ok) {
-  constexpr size_t kInFlight = 4;
-  const bench::Spread four = bench::Measure(
-      kSeconds, [] {},
-      [&] {
-        std::vector<std::promise<absl::Status>> results(kInFlight);
-        for (std::promise<absl::Status>& result : results) {
-          pair.from->Send(pair.to->listen_address(), std::string(64, 'h'), payload,
-                          [&result](absl::Status status) { result.set_value(std::move(status)); });
-        }
-        for (std::promise<absl::Status>& result : results) ok &= result.get_future().get().ok();
-      });
-  return static_cast<double>(kInFlight * payload.size()) / four.median_s;
+absl::Status CheckDelivery(const NamedLink& named, std::span<const std::byte> payload) {
+  RETURN_IF_ERROR(Annotate(named.link->Carry(payload, 1), named.name));
+  const std::span<const std::byte> arrived = named.link->arrived(payload.size());
+  if (std::equal(payload.begin(), payload.end(), arrived.begin())) return absl::OkStatus();
+  return DataLoss("%s: %d bytes did not arrive unchanged", named.name, payload.size());
 }
 
-int Run(const std::string& kind) {
-  Pair pair;
-  DataPlaneOptions receiving;
-  receiving.listen = "127.0.0.1:0";
-  receiving.receiver = &pair.receiver;
-  DataPlaneOptions sending;
-  sending.interface_host = "127.0.0.1";
-  absl::StatusOr<std::unique_ptr<DataPlane>> to = MakeDataPlane(kind, receiving);
-  absl::StatusOr<std::unique_ptr<DataPlane>> from = MakeDataPlane(kind, sending);
-  if (!to.ok() || !from.ok()) {
-    std::fprintf(stderr, "%s\n", (to.ok() ? from : to).status().ToString().c_str());
+absl::StatusOr<std::vector<Spread>> Time(const std::vector<NamedLink>& links,
+                                         std::span<const std::byte> payload, size_t count) {
+  absl::Status status;
+  std::vector<std::function<void()>> works;
+  for (const NamedLink& named : links) {
+    works.push_back([&, link = named.link.get()] { status.Update(link->Carry(payload, count)); });
+  }
+  std::vector<Spread> spreads = MeasureInTurn(absl::GetFlag(FLAGS_seconds), works);
+  RETURN_IF_ERROR(status);
+  return spreads;
+}
+
+// Prints a row for each link; whether every plane keeps up with the plain socket.
+absl::StatusOr<bool> MeasureSize(const std::vector<NamedLink>& links,
+                                 std::span<const std::byte> payload) {
+  for (const NamedLink& named : links) RETURN_IF_ERROR(CheckDelivery(named, payload));
+  ASSIGN_OR_RETURN(const std::vector<Spread> single, Time(links, payload, 1));
+  ASSIGN_OR_RETURN(const std::vector<Spread> several, Time(links, payload, kAtOnce));
+  bool good = true;
+  for (size_t i = 0; i < links.size(); ++i) {
+    const double slower = single[i].median_s / single[0].median_s;
+    const double less = several[i].median_s / several[0].median_s;
+    const double rate = static_cast<double>(kAtOnce * payload.size()) / several[i].median_s;
+    const bool holds =
+        payload.size() < kCheckedBytes || (slower <= kLargestRatio && less <= kLargestRatio);
+    std::printf(
+        "%8zu B  %-5s  p50 %8.1f us  p99 %8.1f us  %5.2fx  |  %zu at once %8.1f MB/s  "
+        "%5.2fx%s\n",
+        payload.size(), links[i].name.c_str(), single[i].median_s * 1e6, single[i].p99_s * 1e6,
+        slower, kAtOnce, rate * 1e-6, 1 / less, holds ? "" : "  too slow");
+    good = good && holds;
+  }
+  std::fflush(stdout);
+  return good;
+}
+
+// Whether everything that was asked for holds.
+absl::StatusOr<bool> Run() {
+  std::printf("commit %s, %s, loopback, sender and receiver in one process\n", kCommit,
+              ProcessorName().c_str());
+  ASSIGN_OR_RETURN(const std::vector<NamedLink> links, MakeLinks());
+  for (const NamedLink& named : links) std::printf("%s\n", named.link->Describe().c_str());
+  for (const Size& size : kSizes) {
+    if (*size.what != '\0') std::printf("%8zu B: %s\n", size.bytes, size.what);
+  }
+  std::printf("Ratios are to the plain socket: of time (left) and of bytes per second (right).\n");
+  AlignedBuffer payload(kLinkMaxBytes);
+  for (size_t i = 0; i < payload.size(); ++i) {
+    payload.data()[i] = static_cast<std::byte>(i * 131 >> 3);
+  }
+  bool good = true;
+  for (const Size& size : kSizes) {
+    ASSIGN_OR_RETURN(const bool holds, MeasureSize(links, payload.span().first(size.bytes)));
+    good = good && holds;
+  }
+  return good || !absl::GetFlag(FLAGS_check);
+}
+
+int Main(int argc, char** argv) {
+  ParseFlags("transport_bench: what the data planes cost against a plain socket.", argc, argv);
+  const absl::StatusOr<bool> good = Run();
+  if (!good.ok()) {
+    std::fprintf(stderr, "transport_bench: %s\n", std::string(good.status().message()).c_str());
     return 1;
   }
-  pair.to = *std::move(to);
-  pair.from = *std::move(from);
-
-  AlignedBuffer payload(kMaxBytes);
-  for (size_t i = 0; i < kMaxBytes; ++i) payload.data()[i] = static_cast<std::byte>(i * 131 >> 3);
-  for (const size_t bytes : {size_t{1} << 10, size_t{64} << 10, size_t{1} << 20, kMaxBytes}) {
-    const std::span<const std::byte> part = payload.span().first(bytes);
-    const absl::Status first = SendOne(pair, part);  // connects and warms up
-    const std::span<const std::byte> arrived = pair.receiver.last(bytes);
-    if (!first.ok() || !std::equal(part.begin(), part.end(), arrived.begin())) {
-      std::fprintf(stderr, "%s: %zu bytes did not arrive unchanged\n", kind.c_str(), bytes);
-      return 1;
-    }
-    bool ok = true;
-    // One at a time: from Send to the verdict.
-    const bench::Spread one = bench::Measure(
-        kSeconds, [] {}, [&] { ok &= SendOne(pair, part).ok(); });
-    const double rate = BytesPerSecond(pair, part, ok);
-    if (!ok) return 1;
-    std::printf("%-4s %9zu B  p50 %8.1f us  p99 %8.1f us  %8.1f MB/s\n", kind.c_str(), bytes,
-                one.median_s * 1e6, one.p99_s * 1e6, rate * 1e-6);
-  }
-  std::printf("%s\n", pair.from->Describe().c_str());
-  return 0;
+  return *good ? 0 : 1;
 }
 
 }  // namespace
-}  // namespace anchorage::transport
+}  // namespace anchorage::bench
 
-int main(int argc, char** argv) {
-  std::vector<std::string> kinds(argv + 1, argv + argc);
-  if (kinds.empty()) kinds = {"tcp", "ucx"};
-  std::printf("commit %s, loopback, two planes in one process\n", anchorage::kCommit);
-  int failed = 0;
-  for (const std::string& kind : kinds) failed |= anchorage::transport::Run(kind);
-  return failed;
-}
+int main(int argc, char** argv) { return anchorage::bench::Main(argc, argv); }

@@ -12,15 +12,9 @@
 
 #include "kernels/isa.h"
 #include "kernels/types.h"
+#include "tests/support/sanitized.h"
 
 namespace anchorage::kernels {
-
-// Sanitised builds run 10 times slower: tests shrink their largest sizes by this.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
 
 // Relative error of one float rounding.
 inline constexpr double kUnit = 0x1p-24;

@@ -9,7 +9,7 @@
 namespace anchorage::prefill {
 namespace {
 
-constexpr int64_t kTokens = testing::kSanitized ? 1800 : 6000;
+constexpr int64_t kTokens = kSanitized ? 1800 : 6000;
 constexpr int64_t kChunk = 512;
 
 class ResidencyTest : public PrefillFixture {

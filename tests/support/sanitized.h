@@ -2,7 +2,7 @@
 // slower and may walk a shorter way to the same place.
 #pragma once
 
-namespace anchorage::testing {
+namespace anchorage {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kSanitized = true;
@@ -10,4 +10,4 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
-}  // namespace anchorage::testing
+}  // namespace anchorage

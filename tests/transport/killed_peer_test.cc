@@ -23,7 +23,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 // More than sockets buffer, so that a transfer is under way when its peer dies.
-constexpr size_t kLong = (testing::kSanitized ? 16 : 64) << 20;
+constexpr size_t kLong = (kSanitized ? 16 : 64) << 20;
 
 // A running transport_peer; killed at the end.
 class Peer {
@@ -62,7 +62,7 @@ class Peer {
   std::FILE* out_ = nullptr;
 };
 
-class KilledPeerTest : public ::testing::TestWithParam<const char*> {
+class KilledPeerTest : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override { observe::StartLogging("test", observe::LogLevel::kOff); }
 
@@ -203,7 +203,7 @@ TEST_P(KilledPeerTest, LandingOfAStoppedSenderCanBeClosed) {
   EXPECT_TRUE(receiver.broke_no_rule());
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, KilledPeerTest, ::testing::Values("tcp", "ucx"),
+INSTANTIATE_TEST_SUITE_P(Backends, KilledPeerTest, testing::Values("tcp", "ucx"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

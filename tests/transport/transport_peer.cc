@@ -15,7 +15,7 @@
 namespace anchorage::transport {
 namespace {
 
-constexpr size_t kLongBytes = (testing::kSanitized ? 16 : 64) << 20;
+constexpr size_t kLongBytes = (kSanitized ? 16 : 64) << 20;
 
 int Receive(const std::string& kind) {
   RecordingReceiver receiver;
