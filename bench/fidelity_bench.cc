@@ -28,6 +28,7 @@
 #include "bench/next_token.h"
 #include "bench/own_text.h"
 #include "bench/prefill_once.h"
+#include "bench/setting.h"
 #include "bench/threads.h"
 #include "bench/timing.h"
 #include "common/flags.h"
@@ -105,6 +106,8 @@ class Bench {
     ASSIGN_OR_RETURN(bench->step_, decode::BatchStep::Create(*bench->model_, {}, bench->stream_));
     return bench;
   }
+
+  std::string setting() const { return Setting(*model_, stream_.num_threads()); }
 
   absl::StatusOr<Passage> Read(const std::string& text, int64_t seq_len, int64_t forced) const {
     if (seq_len < 1 || forced < 1 || seq_len + forced > model_->config().context_length) {
@@ -288,6 +291,7 @@ absl::StatusOr<bool> Run() {
       Bench::Create(absl::GetFlag(FLAGS_model), ThreadsOrAll(absl::GetFlag(FLAGS_threads))));
   bool good = true;
   std::vector<Row> rows;
+  std::printf("%s; %d tokens forced\n\n", bench->setting().c_str(), absl::GetFlag(FLAGS_forced));
   PrintHead();
   for (const std::string& length : absl::GetFlag(FLAGS_tokens)) {
     int64_t seq_len = 0;

@@ -15,6 +15,7 @@
 
 #include "absl/flags/flag.h"
 #include "bench/own_text.h"
+#include "bench/setting.h"
 #include "bench/threads.h"
 #include "common/bytes.h"
 #include "common/clock.h"
@@ -97,6 +98,11 @@ void PrintTable(const std::vector<Outcome>& outcomes) {
     std::printf(" %lld (%s) |", static_cast<long long>(outcome.peak.transient),
                 FormatBytes(outcome.peak.transient).c_str());
   }
+  std::printf("\n| times the peak of %s |", ScheduleName(outcomes.front().schedule));
+  for (const Outcome& outcome : outcomes) {
+    std::printf(" %.2f |", static_cast<double>(outcome.peak.transient) /
+                               static_cast<double>(outcomes.front().peak.transient));
+  }
   std::printf("\n| seconds |");
   for (const Outcome& outcome : outcomes) std::printf(" %.1f |", outcome.seconds);
   std::printf("\n");
@@ -136,6 +142,8 @@ absl::StatusOr<bool> Run() {
                    model::Model::Load(absl::GetFlag(FLAGS_model)));
   ASSIGN_OR_RETURN(const std::vector<int32_t> prompt_ids, ReadPrompt(*model));
   kernels::Stream stream(ThreadsOrAll(absl::GetFlag(FLAGS_threads)));
+  std::printf("%s; %d tokens in chunks of %d\n\n", Setting(*model, stream.num_threads()).c_str(),
+              absl::GetFlag(FLAGS_tokens), absl::GetFlag(FLAGS_chunk));
   std::vector<Outcome> outcomes;
   for (const Schedule schedule : kSchedules) {
     ASSIGN_OR_RETURN(Outcome outcome, Measure(*model, schedule, prompt_ids, stream));

@@ -35,31 +35,18 @@ inline Spread SpreadOf(std::vector<double>& times) {
   return {times[times.size() / 2], times[times.size() * 99 / 100]};
 }
 
-// One warm-up, then repeats `work` for `budget_s`, at least five times. `before` runs untimed ahead
-// of each.
-template <typename Before, typename Work>
-Spread Measure(double budget_s, const Before& before, const Work& work) {
-  before();
-  work();
-  std::vector<double> times;
-  double spent = 0;
-  while (spent < budget_s || times.size() < 5) {
-    before();
-    times.push_back(Seconds(work));
-    spent += times.back();
-  }
-  return SpreadOf(times);
-}
-
 // Several works in turn, one of each a round, so that what disturbs the machine disturbs all of
-// them alike and their ratios stand. One warm-up each, then at least five rounds and `budget_s`.
-template <typename Work>
-std::vector<Spread> MeasureInTurn(double budget_s, const std::vector<Work>& works) {
+// them alike and their ratios stand. One warm-up each, then at least five rounds and `budget_s` in
+// all. `before` runs untimed ahead of each.
+template <typename Before, typename Work>
+std::vector<Spread> MeasureInTurn(double budget_s, const Before& before,
+                                  const std::vector<Work>& works) {
   for (const Work& work : works) work();
   std::vector<std::vector<double>> times(works.size());
   double spent = 0;
   while (spent < budget_s || times.front().size() < 5) {
     for (size_t i = 0; i < works.size(); ++i) {
+      before();
       times[i].push_back(Seconds(works[i]));
       spent += times[i].back();
     }

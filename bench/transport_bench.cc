@@ -25,7 +25,7 @@
 
 ABSL_FLAG(std::vector<std::string>, kinds, (std::vector<std::string>{"tcp", "ucx"}),
           "data planes to measure: tcp, ucx");
-ABSL_FLAG(double, seconds, 2, "time spent on each size, one at a time and four at once each");
+ABSL_FLAG(double, seconds, 2, "time spent on each size, one at a time and again four at once");
 ABSL_FLAG(bool, check, false, "end with status 1 when a plane falls short");
 
 namespace anchorage::bench {
@@ -80,7 +80,8 @@ absl::StatusOr<std::vector<Spread>> Time(const std::vector<NamedLink>& links,
   for (const NamedLink& named : links) {
     works.push_back([&, link = named.link.get()] { status.Update(link->Carry(payload, count)); });
   }
-  std::vector<Spread> spreads = MeasureInTurn(absl::GetFlag(FLAGS_seconds), works);
+  std::vector<Spread> spreads = MeasureInTurn(
+      absl::GetFlag(FLAGS_seconds), [] {}, works);
   RETURN_IF_ERROR(status);
   return spreads;
 }
