@@ -653,13 +653,10 @@ void Dispatcher::UpdateGauges() {
   metrics_.prefill_queued_tokens.Set(static_cast<double>(queued_tokens));
   metrics_.waiting_kv_bytes.Set(static_cast<double>(waiting_bytes));
   metrics_.held_kv_bytes.Set(static_cast<double>(ledger_.held_bytes()));
-  for (const auto& [role, name, configured] :
-       {std::tuple(proto::ROLE_PREFILL, "prefill", options_.num_prefill),
-        std::tuple(proto::ROLE_DECODE, "decode", options_.num_decode)}) {
-    const int64_t connected = workers_.Count(role);
+  for (const auto& [role, name] :
+       {std::pair(proto::ROLE_PREFILL, "prefill"), std::pair(proto::ROLE_DECODE, "decode")}) {
     metrics_.SetWorkers(name, "ready", workers_.CountReady(role));
     metrics_.SetWorkers(name, "draining", workers_.CountDraining(role));
-    metrics_.SetWorkers(name, "down", std::max<int64_t>(0, configured - connected));
   }
 }
 

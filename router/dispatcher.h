@@ -38,8 +38,6 @@ struct DispatcherOptions {
   int64_t request_timeout_ms = 600'000;
   int64_t cancel_repeat_ms = 2'000;  // a Cancel that nobody answered is sent again
   uint64_t boot_id = 1;
-  int64_t num_prefill = 0;  // workers named by the configuration: those not connected are down
-  int64_t num_decode = 0;
 };
 
 class Dispatcher : public Engine {

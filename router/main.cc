@@ -11,12 +11,15 @@
 #include "common/version.h"
 #include "common/wire_version.h"
 #include "kv/plan_flags.h"
+#include "observe/host_port.h"
 #include "observe/logging.h"
 #include "observe/probes.h"
 #include "observe/shared_metrics.h"
 #include "router/dispatcher.h"
 #include "router/http_front.h"
+#include "router/name_resolver.h"
 #include "router/served_model.h"
+#include "router/worker_discovery.h"
 #include "transport/control/channel.h"
 #include "transport/event_loop.h"
 
@@ -24,8 +27,12 @@ ABSL_FLAG(std::string, listen, "127.0.0.1:8000", "host:port of the HTTP interfac
 ABSL_FLAG(std::string, admin, "127.0.0.1:9000", "host:port of probes and metrics");
 ABSL_FLAG(std::string, model, "", "GGUF file; only its metadata and tokenizer are read");
 ABSL_FLAG(std::string, model_name, "", "what clients call the model; default: the file's name");
-ABSL_FLAG(std::vector<std::string>, prefill, {}, "host:port of each prefill node's control port");
-ABSL_FLAG(std::vector<std::string>, decode, {}, "host:port of each decode node's control port");
+ABSL_FLAG(std::vector<std::string>, prefill, {},
+          "host:port of the prefill nodes' control ports; a name is every address that it has");
+ABSL_FLAG(std::vector<std::string>, decode, {},
+          "host:port of the decode nodes' control ports; a name is every address that it has");
+ABSL_FLAG(absl::Duration, resolve_interval, absl::Seconds(5),
+          "pause between two looks at which addresses those names have");
 ABSL_FLAG(int64_t, default_max_tokens, 1024, "new tokens where a request names no bound");
 ABSL_FLAG(int64_t, queue_size, 256, "requests that may wait for memory and prefill");
 ABSL_FLAG(absl::Duration, queue_timeout, absl::Seconds(30),
@@ -59,12 +66,18 @@ absl::StatusOr<DispatcherOptions> DispatcherOptionsFromFlags() {
                    Milliseconds("--queue-timeout", absl::GetFlag(FLAGS_queue_timeout)));
   ASSIGN_OR_RETURN(options.request_timeout_ms,
                    Milliseconds("--request-timeout", absl::GetFlag(FLAGS_request_timeout)));
-  options.num_prefill = static_cast<int64_t>(absl::GetFlag(FLAGS_prefill).size());
-  options.num_decode = static_cast<int64_t>(absl::GetFlag(FLAGS_decode).size());
-  if (options.num_prefill == 0) return Invalid("--prefill names no prefill node");
-  if (options.num_decode == 0) return Invalid("--decode names no decode node");
   options.boot_id = NewBootId();
   return options;
+}
+
+absl::Status CheckNames(const char* flag, const std::vector<std::string>& names) {
+  if (names.empty()) return Invalid("%s names no node", flag);
+  for (const std::string& name : names) {
+    if (const absl::Status status = observe::ParseHostPort(name).status(); !status.ok()) {
+      return Annotate(status, flag);
+    }
+  }
+  return absl::OkStatus();
 }
 
 proto::Identity MakeIdentity(const ServedModel& model, const kv::PlanOptions& plan) {
@@ -113,6 +126,10 @@ absl::Status Serve() {
   ASSIGN_OR_RETURN(const DispatcherOptions options, DispatcherOptionsFromFlags());
   ASSIGN_OR_RETURN(const int64_t drain_ms,
                    Milliseconds("--drain-timeout", absl::GetFlag(FLAGS_drain_timeout)));
+  ASSIGN_OR_RETURN(const int64_t resolve_ms,
+                   Milliseconds("--resolve-interval", absl::GetFlag(FLAGS_resolve_interval)));
+  RETURN_IF_ERROR(CheckNames("--prefill", absl::GetFlag(FLAGS_prefill)));
+  RETURN_IF_ERROR(CheckNames("--decode", absl::GetFlag(FLAGS_decode)));
   SpecLimits limits;
   ASSIGN_OR_RETURN(limits.plan, kv::PlanOptionsFromFlags());
   limits.default_max_tokens = absl::GetFlag(FLAGS_default_max_tokens);
@@ -156,23 +173,32 @@ absl::Status Serve() {
   *hello.mutable_identity() = identity;
   hello.set_version(kVersion);
   hello.set_node_name("router");
-  std::vector<std::unique_ptr<transport::ControlDialer>> dialers;
-  const auto dial = [&](const std::vector<std::string>& addresses,
-                        transport::ControlHandler& handler) {
-    for (const std::string& address : addresses) {
-      dialers.push_back(transport::DialControl(loop.io(), address, options.boot_id, hello,
-                                               transport::ControlOptions(), handler));
-    }
+  NameResolver resolver(loop.io());
+  const auto resolve = [&resolver](const std::string& name, WorkerDiscovery::Resolved done) {
+    resolver.Resolve(name, std::move(done));
   };
-  dial(absl::GetFlag(FLAGS_prefill), dispatcher.prefill_handler());
-  dial(absl::GetFlag(FLAGS_decode), dispatcher.decode_handler());
+  const auto dial = [&](const std::string& address, transport::ControlHandler& handler) {
+    return transport::DialControl(loop.io(), address, options.boot_id, hello,
+                                  transport::ControlOptions(), handler);
+  };
+  WorkerDiscovery prefills("prefill", absl::GetFlag(FLAGS_prefill), resolve, dial,
+                           &dispatcher.prefill_handler(), &metrics);
+  WorkerDiscovery decodes("decode", absl::GetFlag(FLAGS_decode), resolve, dial,
+                          &dispatcher.decode_handler(), &metrics);
+  const auto discover = [&prefills, &decodes] {
+    prefills.Refresh();
+    decodes.Refresh();
+  };
+  discover();
+  loop.Every(resolve_ms, discover);
 
   Drain drain(&loop, &dispatcher, front.get(), drain_ms);
   loop.Every(kTickMs, [&dispatcher] { dispatcher.Tick(); });
   loop.OnSignals([&](int) {
     drain.Begin([&] {
       front->Stop();
-      for (const auto& dialer : dialers) dialer->Stop();
+      prefills.Stop();
+      decodes.Stop();
       loop.Stop();
     });
   });

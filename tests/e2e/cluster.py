@@ -146,12 +146,12 @@ class Cluster:
 
     Leaving without an exception stops every process that lives with SIGTERM and asserts that it
     exits with status 0; leaving with one kills them. A process that a test killed on purpose and
-    did not start again is left alone.
+    did not start again is left alone. `dial_host`: how the router names the workers' machine.
     """
 
     def __init__(self, model, folder, *, prefill=1, decode=1, transport="tcp", kv="anchorkv",
                  ratio=20, kv_memory="256MiB", threads=1, router_flags=(), prefill_flags=(),
-                 decode_flags=(), environment=None):
+                 decode_flags=(), dial_host="127.0.0.1", environment=None):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.model = pathlib.Path(model)
@@ -162,6 +162,9 @@ class Cluster:
 
         def address():
             return f"127.0.0.1:{next(ports)}"
+
+        def dialled(controls):
+            return ",".join(f"{dial_host}:{control.split(':')[1]}" for control in controls)
 
         decode_controls, self.decodes = [], []
         for index in range(decode):
@@ -180,8 +183,8 @@ class Cluster:
         self.url = f"http://{self.address}"
         self.router = self._process(
             "router", address(), ["--listen", self.address, *common,
-                                  "--prefill", ",".join(prefill_controls),
-                                  "--decode", ",".join(decode_controls), *router_flags])
+                                  "--prefill", dialled(prefill_controls),
+                                  "--decode", dialled(decode_controls), *router_flags])
 
     def _process(self, name, admin, flags):
         program = BUILD_DIR / "bin" / f"anchorage-{name.split('-')[0]}"

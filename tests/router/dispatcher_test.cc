@@ -20,7 +20,6 @@ class DispatcherTest : public ::testing::Test {
     options_.queue_size = 3;
     options_.queue_timeout_ms = 1'000;
     options_.request_timeout_ms = 5'000;
-    options_.num_prefill = options_.num_decode = 1;
     proto::Identity identity;
     identity.set_wire_version(1);
     identity.set_plan_fingerprint(88);
