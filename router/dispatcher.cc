@@ -4,7 +4,6 @@
 
 #include "common/status.h"
 #include "observe/logging.h"
-#include "router/pair_choice.h"
 
 namespace anchorage::router {
 namespace {
@@ -106,11 +105,9 @@ std::optional<ApiError> Dispatcher::WhyNot(const RequestSpec& spec) {
     metrics_.CountRejection("draining");
     return Draining();
   }
-  const bool has_prefill = workers_.CountReady(proto::ROLE_PREFILL) > 0;
-  const bool has_decode = workers_.CountReady(proto::ROLE_DECODE) > 0;
-  if (!has_prefill || !has_decode) {
-    return NoWorkers(has_prefill ? "No decode node is ready. Please try again later."
-                                 : "No prefill node is ready. Please try again later.");
+  if (const absl::Status status = workers_.CanServe(); !status.ok()) {
+    return NoWorkers("The service cannot take requests now: " + std::string(status.message()) +
+                     ". Please try again later.");
   }
   int64_t limit = 0;
   for (const Worker* worker : workers_.Ready(proto::ROLE_DECODE)) {
@@ -210,32 +207,43 @@ void Dispatcher::Pump() {
   while (!waiting_.empty() && TryEnqueue(*requests_.at(waiting_.front()))) waiting_.pop_front();
 }
 
-bool Dispatcher::TryEnqueue(Request& request) {
+std::vector<PrefillCandidate> Dispatcher::PrefillCandidates() {
   std::map<WorkerId, int64_t> own_tokens;
   for (const auto& [id, other] : requests_) {
     if (other->state() > State::kWaiting && other->state() < State::kDecoding) {
       own_tokens[other->prefill] += static_cast<int64_t>(other->spec().prompt_ids.size());
     }
   }
-  std::vector<PrefillCandidate> prefills;
+  std::vector<PrefillCandidate> candidates;
   for (const Worker* worker : workers_.Ready(proto::ROLE_PREFILL)) {
     // The node's word counts other routers' requests too, but may be a moment old.
-    prefills.push_back(
-        {worker->id, std::max(worker->state.queued_tokens(), own_tokens[worker->id])});
+    candidates.push_back({worker->id, worker->model(),
+                          std::max(worker->state.queued_tokens(), own_tokens[worker->id])});
   }
-  const auto prefill = ChoosePrefill(prefills);
-  if (!prefill) return false;
-  if (!request.spec().prefill_only()) {
-    std::vector<DecodeCandidate> decodes;
-    for (const Worker* worker : workers_.Ready(proto::ROLE_DECODE)) {
-      decodes.push_back({worker->id, ledger_.unpromised(worker->id)});
-    }
-    const auto decode = ChooseDecode(decodes, request.spec().kv_bytes);
-    if (!decode) return false;
-    ledger_.Promise(*decode, request.attempt(), request.spec().kv_bytes);
-    request.decode = *decode;
+  return candidates;
+}
+
+bool Dispatcher::Place(Request& request) {
+  const std::vector<PrefillCandidate> prefills = PrefillCandidates();
+  if (request.spec().prefill_only()) {
+    const auto prefill = ChoosePrefill(prefills);
+    if (prefill) request.prefill = *prefill;
+    return prefill.has_value();
   }
-  request.prefill = *prefill;
+  std::vector<DecodeCandidate> decodes;
+  for (const Worker* worker : workers_.Ready(proto::ROLE_DECODE)) {
+    decodes.push_back({worker->id, worker->model(), ledger_.unpromised(worker->id)});
+  }
+  const auto pair = ChoosePair(prefills, decodes, request.spec().kv_bytes);
+  if (!pair) return false;
+  ledger_.Promise(pair->decode, request.attempt(), request.spec().kv_bytes);
+  request.prefill = pair->prefill;
+  request.decode = pair->decode;
+  return true;
+}
+
+bool Dispatcher::TryEnqueue(Request& request) {
+  if (!Place(request)) return false;
   request.Advance(State::kQueued);
   metrics_.CountDecision("routed", "headroom");
   proto::Envelope message;
@@ -247,19 +255,21 @@ bool Dispatcher::TryEnqueue(Request& request) {
   *enqueue.mutable_sampling() = request.spec().sampling;
   enqueue.set_deadline_ms(std::max<int64_t>(
       1, options_.request_timeout_ms - (clock_.NowNs() - request.arrived_ns()) / kNsPerMs));
-  workers_.Find(*prefill)->channel->Send(std::move(message));
+  workers_.Find(request.prefill)->channel->Send(std::move(message));
   return true;
 }
 
 bool Dispatcher::TryReserve(Request& request) {
   const RequestSpec& spec = request.spec();
+  const Worker* const prefill = workers_.Find(request.prefill);
+  if (prefill == nullptr) return false;  // lost a moment ago: the request is about to fail
   Worker* worker = workers_.Find(request.decode);
   if (worker == nullptr || !worker->ready() || ledger_.headroom(worker->id) < spec.kv_bytes) {
     std::vector<DecodeCandidate> decodes;
     for (const Worker* other : workers_.Ready(proto::ROLE_DECODE)) {
-      decodes.push_back({other->id, ledger_.headroom(other->id)});
+      decodes.push_back({other->id, other->model(), ledger_.headroom(other->id)});
     }
-    const auto decode = ChooseDecode(decodes, spec.kv_bytes);
+    const auto decode = ChooseDecode(decodes, prefill->model(), spec.kv_bytes);
     if (!decode) return false;
     worker = workers_.Find(*decode);
   }
@@ -271,7 +281,7 @@ bool Dispatcher::TryReserve(Request& request) {
   reserve.set_prompt_tokens(static_cast<int64_t>(spec.prompt_ids.size()));
   reserve.set_max_new(spec.max_new);
   *reserve.mutable_sampling() = spec.sampling;
-  *reserve.mutable_identity() = workers_.identity();
+  *reserve.mutable_identity() = workers_.IdentityOf(*prefill);
   if (spec.sampling.repetition_penalty() != 1) {
     reserve.mutable_prompt_ids()->Add(spec.prompt_ids.begin(), spec.prompt_ids.end());
   }
@@ -475,10 +485,14 @@ void Dispatcher::OnRefused(Worker& worker, const proto::Refused& refused) {
   request->decode = 0;
   observe::LogDebug(request->spec().request_id, "%s refused %d bytes: %s",
                     worker.channel->peer_address(), refused.needed_bytes(), refused.reason());
-  if (refused.never()) {
+  if (refused.never() && refused.needed_bytes() > ledger_.limit(worker.id)) {
     metrics_.CountRejection("headroom");
-    Fail(*request, NeverFits(refused.needed_bytes(), ledger_.limit(worker.id)));
-    return;
+    return Fail(*request, NeverFits(refused.needed_bytes(), ledger_.limit(worker.id)));
+  }
+  if (refused.never()) {
+    observe::LogWarning(request->spec().request_id, "%s will never take it: %s",
+                        worker.channel->peer_address(), refused.reason());
+    return Fail(*request, StageFailed("decode", "A decode node refused the request."));
   }
   reserving_.push_front(attempt.request);  // it keeps its place
 }
@@ -661,14 +675,7 @@ void Dispatcher::UpdateGauges() {
 }
 
 void Dispatcher::UpdateReadiness() {
-  absl::Status ready;
-  if (draining_) {
-    ready = Unavailable("draining");
-  } else if (workers_.CountReady(proto::ROLE_PREFILL) == 0) {
-    ready = Unavailable("no prefill node is ready");
-  } else if (workers_.CountReady(proto::ROLE_DECODE) == 0) {
-    ready = Unavailable("no decode node is ready");
-  }
+  const absl::Status ready = draining_ ? Unavailable("draining") : workers_.CanServe();
   MutexLock lock(mutex_);
   ready_ = ready;
 }

@@ -25,6 +25,7 @@
 #include "common/mutex.h"
 #include "router/engine.h"
 #include "router/ledger.h"
+#include "router/pair_choice.h"
 #include "router/request.h"
 #include "router/router_metrics.h"
 #include "router/worker_table.h"
@@ -99,6 +100,9 @@ class Dispatcher : public Engine {
   std::optional<ApiError> WhyNot(const RequestSpec& spec);
   // Hands over from the waiting queue, and asks for memory, as far as possible, in order.
   void Pump();
+  std::vector<PrefillCandidate> PrefillCandidates();
+  // Chooses the request's nodes and promises its bytes; false while there are none for it.
+  bool Place(Request& request);
   bool TryEnqueue(Request& request);
   bool TryReserve(Request& request);
   void StartPrefill(Request& request, const proto::Granted* granted);

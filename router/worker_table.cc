@@ -39,20 +39,10 @@ absl::Status WorkerTable::Judge(proto::Role role, const proto::Hello& hello) con
         identity_.kv_mode(), identity_.plan_fingerprint(), theirs.kv_mode(),
         theirs.plan_fingerprint());
   }
-  if (identity_.model_fingerprint() != 0 && !workers_.empty() &&
-      theirs.model_fingerprint() != identity_.model_fingerprint()) {
-    return FailedPrecondition(
-        "the model differs from that of the other workers: '%s' (%016x) there, '%s' (%016x) here",
-        theirs.model_name(), theirs.model_fingerprint(), identity_.model_name(),
-        identity_.model_fingerprint());
-  }
   return absl::OkStatus();
 }
 
 Worker& WorkerTable::Add(proto::Role role, transport::ControlChannelPtr channel) {
-  if (workers_.empty()) {
-    identity_.set_model_fingerprint(channel->peer().identity().model_fingerprint());
-  }
   Worker& worker = workers_[next_id_];
   worker.id = next_id_++;
   worker.role = role;
@@ -97,6 +87,27 @@ int64_t WorkerTable::CountDraining(proto::Role role) const {
   return std::count_if(workers_.begin(), workers_.end(), [&](const auto& entry) {
     return entry.second.role == role && entry.second.state.draining();
   });
+}
+
+absl::Status WorkerTable::CanServe() const {
+  if (CountReady(proto::ROLE_PREFILL) == 0) return Unavailable("no prefill node is ready");
+  if (CountReady(proto::ROLE_DECODE) == 0) return Unavailable("no decode node is ready");
+  for (const auto& [id, prefill] : workers_) {
+    if (prefill.role != proto::ROLE_PREFILL || !prefill.ready()) continue;
+    for (const auto& [other_id, decode] : workers_) {
+      if (decode.role == proto::ROLE_DECODE && decode.ready() &&
+          decode.model() == prefill.model()) {
+        return absl::OkStatus();
+      }
+    }
+  }
+  return Unavailable("no prefill and decode node that are ready have the same model");
+}
+
+proto::Identity WorkerTable::IdentityOf(const Worker& worker) const {
+  proto::Identity identity = identity_;
+  identity.set_model_fingerprint(worker.model());
+  return identity;
 }
 
 }  // namespace anchorage::router

@@ -21,12 +21,15 @@ struct Worker {
   bool spoke = false;  // a state came since it connected
 
   bool ready() const { return spoke && state.ready() && !state.draining(); }
+  // Fingerprint of the weights that it serves.
+  uint64_t model() const { return channel->peer().identity().model_fingerprint(); }
 };
 
 // Not thread-safe.
 class WorkerTable {
  public:
-  // `identity`: what every worker must agree with. model_fingerprint 0: learned from the first.
+  // `identity`: what every worker must agree with. The router does not read weights: workers tell
+  // their model_fingerprint, and only workers with the same one are paired.
   explicit WorkerTable(proto::Identity identity) : identity_(std::move(identity)) {}
 
   // Whether a peer that says so may work here as a `role`; a sentence when not.
@@ -42,11 +45,15 @@ class WorkerTable {
   int64_t CountReady(proto::Role role) const;
   int64_t CountDraining(proto::Role role) const;
 
-  // With the fingerprint of the model, once a worker has told it.
-  const proto::Identity& identity() const { return identity_; }
+  // OK while some prefill and some decode node of the same model are ready; else Unavailable says
+  // what is missing.
+  absl::Status CanServe() const;
+
+  // What `worker` and its partner must agree with.
+  proto::Identity IdentityOf(const Worker& worker) const;
 
  private:
-  proto::Identity identity_;
+  const proto::Identity identity_;
   std::map<WorkerId, Worker> workers_;
   WorkerId next_id_ = 1;
 };

@@ -347,6 +347,7 @@ TEST_F(DispatcherTest, ARefusedReservationWaitsForTheNextState) {
   SayState(100);
   EXPECT_EQ(decode_->sent.size(), 2u);
   refusal.mutable_refused()->set_never(true);
+  refusal.mutable_refused()->set_needed_bytes(1001);
   FromDecode(refusal);
   EXPECT_EQ(sink_->outcome->error->status, 400);
   EXPECT_TRUE(prefill_->sent.back().has_cancel());
@@ -481,6 +482,38 @@ TEST_F(DispatcherTest, IsAliveWhileItTicks) {
   EXPECT_TRUE(dispatcher_->Live().ok());
 }
 
+TEST_F(DispatcherTest, NeverPairsNodesOfDifferentModels) {
+  ConnectBoth();
+  proto::Envelope ready;
+  ready.mutable_state()->set_ready(true);
+  ready.mutable_state()->set_memory_limit_bytes(1'000'000);
+  const auto other_decode =
+      std::make_shared<FakeChannel>(proto::ROLE_DECODE, "decode:2", /*model=*/78);
+  dispatcher_->decode_handler().OnUp(other_decode);
+  dispatcher_->decode_handler().OnMessage(other_decode, ready);
+  Taken(*Submit());  // the other node has more room
+  ASSERT_EQ(decode_->sent.size(), 1u);
+  EXPECT_EQ(decode_->sent[0].reserve().identity().model_fingerprint(), 77u);
+  EXPECT_TRUE(other_decode->sent.empty());
+
+  dispatcher_->decode_handler().OnDown(decode_, Unavailable("gone"));
+  EXPECT_THAT(std::string(dispatcher_->Ready().message()), ::testing::HasSubstr("same model"));
+  EXPECT_EQ(Submit().error().status, 503);
+}
+
+TEST_F(DispatcherTest, ANodeThatNeverTakesARequestIsNotTheClientsFault) {
+  ConnectBoth();
+  const uint64_t id = *Submit();
+  Taken(id);
+  proto::Envelope message;
+  *message.mutable_refused()->mutable_attempt() = AttemptOf(id);
+  message.mutable_refused()->set_never(true);
+  message.mutable_refused()->set_reason("the plans differ");
+  FromDecode(message);
+  ASSERT_TRUE(sink_->outcome.has_value());
+  EXPECT_GE(sink_->outcome->error->status, 500);
+}
+
 TEST_F(DispatcherTest, JudgesWorkersByTheirHello) {
   transport::ControlHandler& handler = dispatcher_->decode_handler();
   proto::Hello hello = decode_->peer();
@@ -491,10 +524,6 @@ TEST_F(DispatcherTest, JudgesWorkersByTheirHello) {
   hello = decode_->peer();
   hello.mutable_identity()->set_wire_version(2);
   EXPECT_FALSE(handler.OnHello(hello).ok());
-  dispatcher_->prefill_handler().OnUp(prefill_);  // tells the model's fingerprint
-  hello = decode_->peer();
-  hello.mutable_identity()->set_model_fingerprint(78);
-  EXPECT_THAT(std::string(handler.OnHello(hello).message()), ::testing::HasSubstr("model differs"));
 }
 
 }  // namespace

@@ -15,10 +15,11 @@ namespace anchorage::router {
 
 class FakeChannel : public transport::ControlChannel {
  public:
-  FakeChannel(proto::Role role, std::string address) : address_(std::move(address)) {
+  FakeChannel(proto::Role role, std::string address, uint64_t model = 77)
+      : address_(std::move(address)) {
     hello_.set_role(role);
     hello_.mutable_identity()->set_wire_version(1);
-    hello_.mutable_identity()->set_model_fingerprint(77);
+    hello_.mutable_identity()->set_model_fingerprint(model);
     hello_.mutable_identity()->set_plan_fingerprint(88);
   }
   const proto::Hello& peer() const override { return hello_; }

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "router/pair_choice.h"
-
 namespace anchorage::router {
 namespace {
 
@@ -74,19 +72,6 @@ TEST(LedgerTest, AnAttemptIsOnOneNodeOnly) {
   EXPECT_EQ(ledger.held_bytes(), 30);
   ledger.RemoveNode(2);
   EXPECT_EQ(ledger.held_bytes(), 0);
-}
-
-TEST(PairChoiceTest, PrefillWithTheShortestQueueInTokens) {
-  const PrefillCandidate candidates[] = {{1, 500}, {2, 10}, {3, 10}};
-  EXPECT_EQ(*ChoosePrefill(candidates), 2u);
-  EXPECT_FALSE(ChoosePrefill({}).has_value());
-}
-
-TEST(PairChoiceTest, DecodeWithTheMostHeadroomThatSuffices) {
-  const DecodeCandidate candidates[] = {{1, 50}, {2, 80}, {3, 80}};
-  EXPECT_EQ(*ChooseDecode(candidates, 80), 2u);
-  EXPECT_FALSE(ChooseDecode(candidates, 81).has_value());
-  EXPECT_FALSE(ChooseDecode({}, 0).has_value());
 }
 
 }  // namespace
