@@ -42,10 +42,10 @@ struct Size {
   const char* what;
 };
 constexpr Size kSizes[] = {
-    {size_t{64} << 10, "a layer of SmolLM2-135M at 1,800 tokens, 20x"},
-    {size_t{300} << 10, "the same at 8,192 tokens"},
+    {size_t{96} << 10, "a layer of SmolLM2-135M at 20x, up to 2,560 tokens"},
+    {size_t{307} << 10, "the same at 8,192 tokens"},
     {size_t{1} << 20, ""},
-    {size_t{6} << 20, "the same uncompressed; Llama-3.1-8B at 32K tokens, 20x"},
+    {size_t{6} << 20, "the same uncompressed; nearly Llama-3.1-8B at 20x, 32K tokens"},
     {size_t{16} << 20, ""},
 };
 
