@@ -4,50 +4,14 @@
 
 #include "common/status.h"
 #include "observe/logging.h"
+#include "router/worker_messages.h"
 
 namespace anchorage::router {
 namespace {
 
-constexpr double kSecondsPerNs = 1e-9;
 constexpr int64_t kNsPerMs = 1'000'000;
 constexpr uint32_t kFirstGeneration = 1;
 constexpr int64_t kRenewalsPerLease = 3;
-constexpr int64_t kStuckNs = 30'000'000'000;
-
-AttemptId IdOf(const proto::Attempt& attempt) { return {attempt.request(), attempt.generation()}; }
-
-double SecondsBetween(int64_t from_ns, int64_t to_ns) {
-  return static_cast<double>(to_ns - from_ns) * kSecondsPerNs;
-}
-
-std::optional<FinishReason> ReasonOf(proto::Finish finish) {
-  switch (finish) {
-    case proto::FINISH_STOP:
-      return FinishReason::kStop;
-    case proto::FINISH_LENGTH:
-      return FinishReason::kLength;
-    default:
-      return std::nullopt;
-  }
-}
-
-// What a client is told when a worker gave its attempt up.
-ApiError ErrorOf(const proto::Ended& ended) {
-  const std::string stage = ended.stage().empty() ? "decode" : ended.stage();
-  const auto code = static_cast<absl::StatusCode>(ended.status());
-  // Only before work began can it be the client's fault; later it means a message between nodes.
-  if (code == absl::StatusCode::kInvalidArgument && stage == "queue") {
-    return BadRequest("", ended.message());
-  }
-  switch (code) {
-    case absl::StatusCode::kDeadlineExceeded:
-      return RequestTimeout(stage);
-    case absl::StatusCode::kResourceExhausted:
-      return NoWorkers("No memory or compute is free for this request. Please try again later.");
-    default:
-      return StageFailed(stage, "The request failed in the " + stage + " stage. Please try again.");
-  }
-}
 
 void RemoveFrom(std::deque<uint64_t>& queue, uint64_t request) {
   const auto found = std::find(queue.begin(), queue.end(), request);
@@ -84,13 +48,15 @@ Dispatcher::Dispatcher(const DispatcherOptions& options, proto::Identity identit
       tokenizer_(tokenizer),
       clock_(*clock),
       metrics_(*metrics),
+      observer_(clock, metrics),
+      health_(clock),
       prefill_handler_(std::make_unique<Handler>(this, proto::ROLE_PREFILL)),
       decode_handler_(std::make_unique<Handler>(this, proto::ROLE_DECODE)),
       workers_(std::move(identity)),
-      next_request_(options.boot_id),
-      last_tick_ns_(clock->NowNs()) {
+      placement_(&workers_, &ledger_),
+      next_request_(options.boot_id) {
   UpdateReadiness();
-  UpdateGauges();
+  observer_.Snapshot(requests_, ledger_, workers_);
 }
 
 Dispatcher::~Dispatcher() = default;
@@ -109,10 +75,7 @@ std::optional<ApiError> Dispatcher::WhyNot(const RequestSpec& spec) {
     return NoWorkers("The service cannot take requests now: " + std::string(status.message()) +
                      ". Please try again later.");
   }
-  int64_t limit = 0;
-  for (const Worker* worker : workers_.Ready(proto::ROLE_DECODE)) {
-    limit = std::max(limit, ledger_.limit(worker->id));
-  }
+  const int64_t limit = placement_.LargestDecodeLimit();
   if (spec.kv_bytes > limit) {
     metrics_.CountRejection("headroom");
     return NeverFits(spec.kv_bytes, limit);
@@ -152,7 +115,7 @@ const char* Dispatcher::Cancel(uint64_t request) {
 
 void Dispatcher::Tick() {
   const int64_t now = clock_.NowNs();
-  last_tick_ns_ = now;
+  health_.Beat();
   std::vector<Request*> late;
   for (const auto& [id, request] : requests_) {
     const int64_t age_ms = (now - request->arrived_ns()) / kNsPerMs;
@@ -167,15 +130,13 @@ void Dispatcher::Tick() {
                        ? RequestTimeout(StageName(request->state()))
                        : QueueTimeout());
   }
-  for (auto& [attempt, closing] : closing_) {
-    if (now - closing.last_cancel_ns < options_.cancel_repeat_ms * kNsPerMs) continue;
-    closing.last_cancel_ns = now;
-    SendCancel(closing.prefill, attempt, closing.request_id);
-    SendCancel(closing.decode, attempt, closing.request_id);
-  }
+  closing_.Repeat(now, options_.cancel_repeat_ms * kNsPerMs,
+                  [this](WorkerId worker, const AttemptId& attempt, const std::string& log_id) {
+                    SendTo(worker, CancelMessage(attempt, log_id));
+                  });
   RenewLeases();
   Pump();
-  UpdateGauges();
+  observer_.Snapshot(requests_, ledger_, workers_);
 }
 
 void Dispatcher::BeginDrain() {
@@ -187,17 +148,6 @@ void Dispatcher::FailAll(const ApiError& error) {
   while (!requests_.empty()) Fail(*requests_.begin()->second, error);
 }
 
-absl::Status Dispatcher::Ready() const {
-  MutexLock lock(mutex_);
-  return ready_;
-}
-
-absl::Status Dispatcher::Live() const {
-  const int64_t silent_ns = clock_.NowNs() - last_tick_ns_;
-  if (silent_ns < kStuckNs) return absl::OkStatus();
-  return Unavailable("the io thread has been stuck for %d s", silent_ns / 1'000'000'000);
-}
-
 // --- Towards the workers -------------------------------------------------------------------------
 
 void Dispatcher::Pump() {
@@ -207,34 +157,14 @@ void Dispatcher::Pump() {
   while (!waiting_.empty() && TryEnqueue(*requests_.at(waiting_.front()))) waiting_.pop_front();
 }
 
-std::vector<PrefillCandidate> Dispatcher::PrefillCandidates() {
-  std::map<WorkerId, int64_t> own_tokens;
-  for (const auto& [id, other] : requests_) {
-    if (other->state() > State::kWaiting && other->state() < State::kDecoding) {
-      own_tokens[other->prefill] += static_cast<int64_t>(other->spec().prompt_ids.size());
-    }
-  }
-  std::vector<PrefillCandidate> candidates;
-  for (const Worker* worker : workers_.Ready(proto::ROLE_PREFILL)) {
-    // The node's word counts other routers' requests too, but may be a moment old.
-    candidates.push_back({worker->id, worker->model(),
-                          std::max(worker->state.queued_tokens(), own_tokens[worker->id])});
-  }
-  return candidates;
-}
-
 bool Dispatcher::Place(Request& request) {
-  const std::vector<PrefillCandidate> prefills = PrefillCandidates();
   if (request.spec().prefill_only()) {
-    const auto prefill = ChoosePrefill(prefills);
-    if (prefill) request.prefill = *prefill;
-    return prefill.has_value();
+    const auto prefill = placement_.Prefill(requests_);
+    if (!prefill) return false;
+    request.prefill = *prefill;
+    return true;
   }
-  std::vector<DecodeCandidate> decodes;
-  for (const Worker* worker : workers_.Ready(proto::ROLE_DECODE)) {
-    decodes.push_back({worker->id, worker->model(), ledger_.unpromised(worker->id)});
-  }
-  const auto pair = ChoosePair(prefills, decodes, request.spec().kv_bytes);
+  const auto pair = placement_.PairFor(request.spec().kv_bytes, requests_);
   if (!pair) return false;
   ledger_.Promise(pair->decode, request.attempt(), request.spec().kv_bytes);
   request.prefill = pair->prefill;
@@ -246,64 +176,29 @@ bool Dispatcher::TryEnqueue(Request& request) {
   if (!Place(request)) return false;
   request.Advance(State::kQueued);
   metrics_.CountDecision("routed", "headroom");
-  proto::Envelope message;
-  proto::Enqueue& enqueue = *message.mutable_enqueue();
-  *enqueue.mutable_attempt() = ToProto(request);
-  enqueue.mutable_prompt_ids()->Add(request.spec().prompt_ids.begin(),
-                                    request.spec().prompt_ids.end());
-  enqueue.set_max_new(request.spec().max_new);
-  *enqueue.mutable_sampling() = request.spec().sampling;
-  enqueue.set_deadline_ms(std::max<int64_t>(
-      1, options_.request_timeout_ms - (clock_.NowNs() - request.arrived_ns()) / kNsPerMs));
-  workers_.Find(request.prefill)->channel->Send(std::move(message));
+  const int64_t age_ms = (clock_.NowNs() - request.arrived_ns()) / kNsPerMs;
+  SendTo(request.prefill,
+         EnqueueMessage(request, std::max<int64_t>(1, options_.request_timeout_ms - age_ms)));
   return true;
 }
 
 bool Dispatcher::TryReserve(Request& request) {
-  const RequestSpec& spec = request.spec();
   const Worker* const prefill = workers_.Find(request.prefill);
   if (prefill == nullptr) return false;  // lost a moment ago: the request is about to fail
-  Worker* worker = workers_.Find(request.decode);
-  if (worker == nullptr || !worker->ready() || ledger_.headroom(worker->id) < spec.kv_bytes) {
-    std::vector<DecodeCandidate> decodes;
-    for (const Worker* other : workers_.Ready(proto::ROLE_DECODE)) {
-      decodes.push_back({other->id, other->model(), ledger_.headroom(other->id)});
-    }
-    const auto decode = ChooseDecode(decodes, prefill->model(), spec.kv_bytes);
-    if (!decode) return false;
-    worker = workers_.Find(*decode);
-  }
-  request.decode = worker->id;
-  ledger_.Reserve(worker->id, request.attempt(), spec.kv_bytes);
-  proto::Envelope message;
-  proto::Reserve& reserve = *message.mutable_reserve();
-  *reserve.mutable_attempt() = ToProto(request);
-  reserve.set_prompt_tokens(static_cast<int64_t>(spec.prompt_ids.size()));
-  reserve.set_max_new(spec.max_new);
-  *reserve.mutable_sampling() = spec.sampling;
-  *reserve.mutable_identity() = workers_.IdentityOf(*prefill);
-  if (spec.sampling.repetition_penalty() != 1) {
-    reserve.mutable_prompt_ids()->Add(spec.prompt_ids.begin(), spec.prompt_ids.end());
-  }
-  worker->channel->Send(std::move(message));
+  const int64_t bytes = request.spec().kv_bytes;
+  const auto decode = placement_.DecodeToReserve(request.decode, prefill->model(), bytes);
+  if (!decode) return false;
+  request.decode = *decode;
+  ledger_.Reserve(*decode, request.attempt(), bytes);
+  SendTo(*decode, ReserveMessage(request, workers_.IdentityOf(*prefill)));
   return true;
 }
 
 void Dispatcher::StartPrefill(Request& request, const proto::Granted* granted) {
-  const int64_t now = clock_.NowNs();
   request.Advance(State::kPrefilling);
-  request.prefill_started_ns = now;
-  metrics_.queue_stage.Observe(SecondsBetween(request.arrived_ns(), now));
-  metrics_.admission_wait.Observe(SecondsBetween(request.arrived_ns(), now));
-  proto::Envelope message;
-  proto::StartPrefill& start = *message.mutable_start();
-  *start.mutable_attempt() = ToProto(request);
-  if (granted != nullptr) {
-    start.set_nonce(granted->nonce());
-    start.set_data_address(granted->data_address());
-    start.set_code_packing(granted->code_packing());
-  }
-  if (Worker* worker = workers_.Find(request.prefill)) worker->channel->Send(std::move(message));
+  request.prefill_started_ns = clock_.NowNs();
+  observer_.OnPrefillStarted(request);
+  SendTo(request.prefill, StartPrefillMessage(request, granted));
 }
 
 void Dispatcher::RenewLeases() {
@@ -311,32 +206,13 @@ void Dispatcher::RenewLeases() {
   for (const auto& [id, request] : requests_) {
     if (request->state() != State::kPrefilling || request->lease_ms == 0) continue;
     if (now - request->renewed_ns < request->lease_ms * kNsPerMs / kRenewalsPerLease) continue;
-    Worker* worker = workers_.Find(request->decode);
-    if (worker == nullptr) continue;
     request->renewed_ns = now;
-    proto::Envelope message;
-    *message.mutable_renew()->mutable_attempt() = ToProto(*request);
-    worker->channel->Send(std::move(message));
+    SendTo(request->decode, RenewMessage(*request));
   }
 }
 
-void Dispatcher::SendCancel(WorkerId id, AttemptId attempt, const std::string& request_id) {
-  Worker* worker = workers_.Find(id);
-  if (worker == nullptr) return;
-  proto::Envelope message;
-  proto::Attempt& target = *message.mutable_cancel()->mutable_attempt();
-  target.set_request(attempt.request);
-  target.set_generation(attempt.generation);
-  target.set_request_id(request_id);
-  worker->channel->Send(std::move(message));
-}
-
-proto::Attempt Dispatcher::ToProto(const Request& request) const {
-  proto::Attempt attempt;
-  attempt.set_request(request.attempt().request);
-  attempt.set_generation(request.attempt().generation);
-  attempt.set_request_id(request.spec().request_id);
-  return attempt;
+void Dispatcher::SendTo(WorkerId id, proto::Envelope message) {
+  if (Worker* worker = workers_.Find(id)) worker->channel->Send(std::move(message));
 }
 
 // --- From the workers ----------------------------------------------------------------------------
@@ -384,12 +260,7 @@ void Dispatcher::OnDown(const transport::ControlChannel* channel, const absl::St
                                                       "lost. Please try again.",
                                                       is_prefill ? "prefill" : "decode")));
   }
-  for (auto closing = closing_.begin(); closing != closing_.end();) {
-    if (closing->second.prefill == id) closing->second.prefill = 0;
-    if (closing->second.decode == id) closing->second.decode = 0;
-    const bool over = closing->second.prefill == 0 && closing->second.decode == 0;
-    closing = over ? closing_.erase(closing) : std::next(closing);
-  }
+  closing_.RemoveWorker(id);
   Pump();
   UpdateReadiness();
 }
@@ -447,7 +318,7 @@ void Dispatcher::OnState(Worker& worker, const proto::NodeState& state) {
 void Dispatcher::OnTaken(Worker& worker, const proto::Attempt& attempt) {
   Request* request = Find(attempt);
   if (request == nullptr || request->prefill != worker.id || request->state() != State::kQueued) {
-    SendCancel(worker.id, IdOf(attempt), attempt.request_id());
+    SendTo(worker.id, CancelMessage(IdOf(attempt), attempt.request_id()));
     return;
   }
   if (request->spec().prefill_only()) {
@@ -461,11 +332,11 @@ void Dispatcher::OnTaken(Worker& worker, const proto::Attempt& attempt) {
 void Dispatcher::OnGranted(Worker& worker, const proto::Granted& granted) {
   Request* request = Find(granted.attempt());
   if (request == nullptr || request->decode != worker.id || request->state() != State::kReserving) {
-    SendCancel(worker.id, IdOf(granted.attempt()), granted.attempt().request_id());
+    SendTo(worker.id, CancelMessage(IdOf(granted.attempt()), granted.attempt().request_id()));
     return;
   }
   if (granted.bytes() != request->spec().kv_bytes) {
-    observe::LogError(request->spec().request_id, "planned %d bytes, %s granted %d",
+    observe::LogError(request->spec().log_id, "planned %d bytes, %s granted %d",
                       request->spec().kv_bytes, worker.channel->peer_address(), granted.bytes());
   }
   ledger_.Grant(worker.id, request->attempt(), granted.bytes());
@@ -477,20 +348,20 @@ void Dispatcher::OnGranted(Worker& worker, const proto::Granted& granted) {
 void Dispatcher::OnRefused(Worker& worker, const proto::Refused& refused) {
   const AttemptId attempt = IdOf(refused.attempt());
   ledger_.Refuse(worker.id, attempt, refused.headroom_bytes());
-  ForgetWorker(attempt, proto::ROLE_DECODE);
+  closing_.Confirm(attempt, proto::ROLE_DECODE);
   Request* request = Find(refused.attempt());
   if (request == nullptr || request->decode != worker.id || request->state() != State::kReserving) {
     return;
   }
   request->decode = 0;
-  observe::LogDebug(request->spec().request_id, "%s refused %d bytes: %s",
+  observe::LogDebug(request->spec().log_id, "%s refused %d bytes: %s",
                     worker.channel->peer_address(), refused.needed_bytes(), refused.reason());
   if (refused.never() && refused.needed_bytes() > ledger_.limit(worker.id)) {
     metrics_.CountRejection("headroom");
     return Fail(*request, NeverFits(refused.needed_bytes(), ledger_.limit(worker.id)));
   }
   if (refused.never()) {
-    observe::LogWarning(request->spec().request_id, "%s will never take it: %s",
+    observe::LogWarning(request->spec().log_id, "%s will never take it: %s",
                         worker.channel->peer_address(), refused.reason());
     return Fail(*request, StageFailed("decode", "A decode node refused the request."));
   }
@@ -499,7 +370,7 @@ void Dispatcher::OnRefused(Worker& worker, const proto::Refused& refused) {
 
 void Dispatcher::OnPrefillDone(Worker& worker, const proto::PrefillDone& done) {
   const AttemptId attempt = IdOf(done.attempt());
-  ForgetWorker(attempt, proto::ROLE_PREFILL);
+  closing_.Confirm(attempt, proto::ROLE_PREFILL);
   Request* request = Find(done.attempt());
   if (request == nullptr || request->prefill != worker.id) return;
   request->prefill = 0;
@@ -509,7 +380,7 @@ void Dispatcher::OnPrefillDone(Worker& worker, const proto::PrefillDone& done) {
     Fail(*request, StageFailed("prefill", "A worker answered out of turn."));
     return;
   }
-  metrics_.prefill_stage.Observe(SecondsBetween(request->prefill_started_ns, clock_.NowNs()));
+  observer_.OnPrefillDone(*request);
   const auto finish = ReasonOf(done.finish());
   if (finish) {
     const int32_t first_token = done.first_token();
@@ -525,12 +396,12 @@ void Dispatcher::OnTokens(Worker& worker, const proto::Tokens& tokens) {
   const AttemptId attempt = IdOf(tokens.attempt());
   if (finish) {
     ledger_.Release(worker.id, attempt);
-    ForgetWorker(attempt, proto::ROLE_DECODE);
+    closing_.Confirm(attempt, proto::ROLE_DECODE);
   }
   const bool in_turn =
       request != nullptr && request->decode == worker.id && request->state() >= State::kPrefilling;
   if (!in_turn) {
-    if (!finish) SendCancel(worker.id, attempt, tokens.attempt().request_id());
+    if (!finish) SendTo(worker.id, CancelMessage(attempt, tokens.attempt().request_id()));
     return;
   }
   if (finish) request->decode = 0;
@@ -543,14 +414,14 @@ void Dispatcher::OnEnded(Worker& worker, const proto::Ended& ended) {
   const AttemptId attempt = IdOf(ended.attempt());
   const bool at_prefill = worker.role == proto::ROLE_PREFILL;
   if (!at_prefill) ledger_.Release(worker.id, attempt);
-  ForgetWorker(attempt, worker.role);
+  closing_.Confirm(attempt, worker.role);
   Request* request = Find(ended.attempt());
   if (request == nullptr) return;
   WorkerId& held_by = at_prefill ? request->prefill : request->decode;
   if (held_by != worker.id) return;  // it had already said what matters
   held_by = 0;
   RemoveFrom(reserving_, attempt.request);
-  observe::LogWarning(request->spec().request_id, "%s ended it in stage %s: %s (%d)",
+  observe::LogWarning(request->spec().log_id, "%s ended it in stage %s: %s (%d)",
                       worker.channel->peer_address(), ended.stage(), ended.message(),
                       ended.status());
   Fail(*request, ErrorOf(ended));
@@ -560,18 +431,10 @@ void Dispatcher::OnEnded(Worker& worker, const proto::Ended& ended) {
 
 void Dispatcher::Accept(Request& request, int64_t first_index, std::span<const int32_t> ids,
                         std::optional<FinishReason> finish) {
-  const int64_t now = clock_.NowNs();
-  const bool had_token = request.first_token_ns().has_value();
-  const int64_t last_token_ns = request.last_token_ns();
-  Request::Step step = request.AcceptTokens(first_index, ids, finish, now);
-  if (step.num_new > 0) {
-    if (!had_token) {
-      metrics_.time_to_first_token.Observe(SecondsBetween(request.arrived_ns(), now));
-    } else {
-      const double gap = SecondsBetween(last_token_ns, now) / static_cast<double>(step.num_new);
-      for (int64_t i = 0; i < step.num_new; ++i) metrics_.inter_token_latency.Observe(gap);
-    }
-  }
+  std::optional<int64_t> previous_ns;
+  if (request.first_token_ns()) previous_ns = request.last_token_ns();
+  Request::Step step = request.AcceptTokens(first_index, ids, finish, clock_.NowNs());
+  observer_.OnTokens(request, step.num_new, previous_ns);
   if (step.error) {
     Fail(request, *std::move(step.error));
   } else if (step.finished) {
@@ -594,7 +457,6 @@ void Dispatcher::Fail(Request& request, ApiError error) {
 
 void Dispatcher::End(Request& request, Outcome outcome) {
   const AttemptId attempt = request.attempt();
-  const std::string request_id = request.spec().request_id;
   const State state = request.state();
   RemoveFrom(waiting_, attempt.request);
   const bool reserve_unsent = WaitsForMemory(request);
@@ -603,39 +465,17 @@ void Dispatcher::End(Request& request, Outcome outcome) {
     ledger_.Release(request.decode, attempt);  // a promise, of which the node knows nothing
     request.decode = 0;
   }
-  Closing closing{request.prefill, request.decode, request_id, clock_.NowNs()};
-  SendCancel(closing.prefill, attempt, request_id);
-  SendCancel(closing.decode, attempt, request_id);
-  if (workers_.Find(closing.prefill) == nullptr) closing.prefill = 0;
-  if (workers_.Find(closing.decode) == nullptr) closing.decode = 0;
-  if (closing.prefill != 0 || closing.decode != 0) closing_[attempt] = std::move(closing);
+  const std::string& log_id = request.spec().log_id;
+  for (WorkerId* holder : {&request.prefill, &request.decode}) {
+    if (workers_.Find(*holder) == nullptr) *holder = 0;
+    SendTo(*holder, CancelMessage(attempt, log_id));
+  }
+  closing_.Add(attempt, request.prefill, request.decode, log_id, clock_.NowNs());
   // The sink may call back; by then the request is no longer found.
   const std::unique_ptr<Request> owned = std::move(requests_.at(attempt.request));
   requests_.erase(attempt.request);
-  Observe(*owned, outcome);
+  observer_.OnEnd(*owned, outcome);
   owned->End(std::move(outcome));
-}
-
-void Dispatcher::Observe(const Request& request, const Outcome& outcome) {
-  const int64_t now = clock_.NowNs();
-  const Usage usage = request.usage();
-  const double seconds = SecondsBetween(request.arrived_ns(), now);
-  const char* word = "finished";
-  if (outcome.kind == Outcome::Kind::kFailed) word = "failed";
-  if (outcome.kind == Outcome::Kind::kCancelled) word = "cancelled";
-  observe::LogInfo(request.spec().request_id,
-                   "%s in stage %s: %d prompt + %d new tokens, %.3f s%s%s", word,
-                   StageName(request.state()), usage.prompt_tokens, usage.completion_tokens,
-                   seconds, outcome.error ? ": " : "", outcome.error ? outcome.error->message : "");
-  metrics_.request_duration.Observe(seconds);
-  if (!request.first_token_ns()) return;
-  metrics_.CountTokens(usage.prompt_tokens, usage.completion_tokens);
-  metrics_.decode_stage.Observe(SecondsBetween(*request.first_token_ns(), now));
-  if (usage.completion_tokens > 1) {
-    metrics_.time_per_output_token.Observe(
-        SecondsBetween(*request.first_token_ns(), request.last_token_ns()) /
-        static_cast<double>(usage.completion_tokens - 1));
-  }
 }
 
 bool Dispatcher::WaitsForMemory(const Request& request) const {
@@ -643,41 +483,8 @@ bool Dispatcher::WaitsForMemory(const Request& request) const {
          reserving_.end();
 }
 
-void Dispatcher::ForgetWorker(AttemptId attempt, proto::Role role) {
-  const auto found = closing_.find(attempt);
-  if (found == closing_.end()) return;
-  (role == proto::ROLE_PREFILL ? found->second.prefill : found->second.decode) = 0;
-  if (found->second.prefill == 0 && found->second.decode == 0) closing_.erase(found);
-}
-
-void Dispatcher::UpdateGauges() {
-  int64_t depth[3] = {0, 0, 0};
-  int64_t queued_tokens = 0;
-  int64_t waiting_bytes = 0;
-  for (const auto& [id, request] : requests_) {
-    if (request->state() >= State::kPrefilling) continue;
-    ++depth[static_cast<int>(request->state())];
-    queued_tokens += static_cast<int64_t>(request->spec().prompt_ids.size());
-    waiting_bytes += request->spec().kv_bytes;
-  }
-  metrics_.in_flight.Set(static_cast<double>(requests_.size()));
-  metrics_.admission_depth.Set(static_cast<double>(depth[0]));
-  metrics_.prefill_depth.Set(static_cast<double>(depth[1]));
-  metrics_.decode_depth.Set(static_cast<double>(depth[2]));
-  metrics_.prefill_queued_tokens.Set(static_cast<double>(queued_tokens));
-  metrics_.waiting_kv_bytes.Set(static_cast<double>(waiting_bytes));
-  metrics_.held_kv_bytes.Set(static_cast<double>(ledger_.held_bytes()));
-  for (const auto& [role, name] :
-       {std::pair(proto::ROLE_PREFILL, "prefill"), std::pair(proto::ROLE_DECODE, "decode")}) {
-    metrics_.SetWorkers(name, "ready", workers_.CountReady(role));
-    metrics_.SetWorkers(name, "draining", workers_.CountDraining(role));
-  }
-}
-
 void Dispatcher::UpdateReadiness() {
-  const absl::Status ready = draining_ ? Unavailable("draining") : workers_.CanServe();
-  MutexLock lock(mutex_);
-  ready_ = ready;
+  health_.SetReady(draining_ ? Unavailable("draining") : workers_.CanServe());
 }
 
 }  // namespace anchorage::router

@@ -11,22 +11,22 @@
 // deadlines. Everything runs on the io thread but Ready().
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "common/clock.h"
-#include "common/mutex.h"
+#include "router/closing_table.h"
 #include "router/engine.h"
+#include "router/health.h"
 #include "router/ledger.h"
-#include "router/pair_choice.h"
+#include "router/placement.h"
 #include "router/request.h"
+#include "router/request_observer.h"
 #include "router/router_metrics.h"
 #include "router/worker_table.h"
 #include "transport/control/channel.h"
@@ -63,25 +63,17 @@ class Dispatcher : public Engine {
   // Ends what still runs with an error.
   void FailAll(const ApiError& error);
 
-  absl::Status Ready() const override;
+  absl::Status Ready() const override { return health_.Ready(); }
 
   // OK while Tick() is being called: the io thread is not stuck. Thread-safe.
-  absl::Status Live() const;
+  absl::Status Live() const { return health_.Live(); }
 
   int64_t running() const { return static_cast<int64_t>(requests_.size()); }
-  // Attempts that are over here while a worker has not yet said so.
-  int64_t closing() const { return static_cast<int64_t>(closing_.size()); }
+  int64_t closing() const { return closing_.size(); }  // attempts: see ClosingTable
   const Ledger& ledger() const { return ledger_; }
 
  private:
   class Handler;
-  // Workers that may still hold an attempt whose request is over.
-  struct Closing {
-    WorkerId prefill = 0;
-    WorkerId decode = 0;
-    std::string request_id;
-    int64_t last_cancel_ns = 0;
-  };
 
   absl::Status OnHello(proto::Role role, const proto::Hello& hello);
   void OnUp(proto::Role role, transport::ControlChannelPtr channel);
@@ -100,7 +92,6 @@ class Dispatcher : public Engine {
   std::optional<ApiError> WhyNot(const RequestSpec& spec);
   // Hands over from the waiting queue, and asks for memory, as far as possible, in order.
   void Pump();
-  std::vector<PrefillCandidate> PrefillCandidates();
   // Chooses the request's nodes and promises its bytes; false while there are none for it.
   bool Place(Request& request);
   bool TryEnqueue(Request& request);
@@ -114,33 +105,28 @@ class Dispatcher : public Engine {
   void Fail(Request& request, ApiError error);
   // Ends it, and tells every worker that has not said so itself that it is over.
   void End(Request& request, Outcome outcome);
-  void Observe(const Request& request, const Outcome& outcome);
-  void ForgetWorker(AttemptId attempt, proto::Role role);
-  void SendCancel(WorkerId worker, AttemptId attempt, const std::string& request_id);
-  proto::Attempt ToProto(const Request& request) const;
+  void SendTo(WorkerId worker, proto::Envelope message);  // nothing where it is gone
   bool WaitsForMemory(const Request& request) const;
-  void UpdateGauges();
   void UpdateReadiness();
 
   const DispatcherOptions options_;
   const text::Tokenizer* const tokenizer_;
   const Clock& clock_;
   RouterMetrics& metrics_;
+  RequestObserver observer_;
+  Health health_;
   std::unique_ptr<Handler> prefill_handler_;
   std::unique_ptr<Handler> decode_handler_;
   WorkerTable workers_;
   Ledger ledger_;
+  const Placement placement_;
   uint64_t next_request_;
   bool draining_ = false;
 
-  std::map<uint64_t, std::unique_ptr<Request>> requests_;  // those that are not done
-  std::deque<uint64_t> waiting_;                           // state kWaiting, oldest first
+  RequestMap requests_;             // those that are not done
+  std::deque<uint64_t> waiting_;    // state kWaiting, oldest first
   std::deque<uint64_t> reserving_;  // kReserving without a Reserve on its way
-  std::map<AttemptId, Closing> closing_;
-
-  std::atomic<int64_t> last_tick_ns_;
-  mutable Mutex mutex_;
-  absl::Status ready_ GUARDED_BY(mutex_);
+  ClosingTable closing_;
 };
 
 }  // namespace anchorage::router

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "router/engine.h"
+#include "router/http_options.h"
 #include "router/request_spec.h"
 #include "router/router_metrics.h"
 #include "router/served_model.h"
@@ -22,19 +23,6 @@ class io_context;
 }
 
 namespace anchorage::router {
-
-struct HttpOptions {
-  std::string listen;   // "host:port", port 0 = any
-  std::string api_key;  // "": none is asked for
-  int max_connections = 4096;
-  int64_t max_header_bytes = 32 << 10;
-  int64_t max_body_bytes = 4 << 20;
-  int64_t header_timeout_ms = 10'000;  // from a request's first byte to the end of its headers
-  int64_t body_timeout_ms = 60'000;    // from there to the end of its body
-  int64_t idle_timeout_ms = 120'000;   // between two requests; longer than proxies keep theirs
-  int64_t write_timeout_ms = 30'000;   // of one write
-  int64_t keep_alive_ms = 10'000;      // silence after which a stream gets a comment
-};
 
 class HttpFront {
  public:
@@ -52,9 +40,8 @@ class HttpFront {
   // Stops listening and closes every connection, which cancels what they wait for. Idempotent.
   void Stop();
 
-  struct State;  // of http_front.cc, whose connections share it
-
  private:
+  struct State;
   explicit HttpFront(std::shared_ptr<State> state);
   std::shared_ptr<State> state_;
 };

@@ -40,6 +40,8 @@ ABSL_FLAG(absl::Duration, queue_timeout, absl::Seconds(30),
 ABSL_FLAG(absl::Duration, request_timeout, absl::Minutes(10), "how long a request may take in all");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(60),
           "how long running requests may go on after SIGTERM");
+ABSL_FLAG(std::vector<std::string>, cors_origins, {},
+          "origins of web pages that may use this service, such as https://chat.example.org, or *");
 ABSL_FLAG(int64_t, max_body_bytes, 4 << 20, "longest request body");
 ABSL_FLAG(std::string, token_file, "",
           "file with the secret that routers and nodes share; empty: none is asked for");
@@ -138,6 +140,9 @@ absl::Status Serve() {
   http.listen = absl::GetFlag(FLAGS_listen);
   http.max_body_bytes = absl::GetFlag(FLAGS_max_body_bytes);
   if (http.max_body_bytes < 1) return Invalid("--max-body-bytes must be at least 1");
+  absl::StatusOr<CorsPolicy> cors = CorsPolicy::Create(absl::GetFlag(FLAGS_cors_origins));
+  if (!cors.ok()) return Annotate(cors.status(), "--cors-origins");
+  http.cors = *std::move(cors);
   ASSIGN_OR_RETURN(http.api_key,
                    ReadSecretFile("--api-key-file", absl::GetFlag(FLAGS_api_key_file)));
   ASSIGN_OR_RETURN(const std::string token,

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -79,5 +80,7 @@ class Request {
   std::optional<int64_t> first_token_ns_;
   int64_t last_token_ns_ = 0;
 };
+
+using RequestMap = std::map<uint64_t, std::unique_ptr<Request>>;  // by AttemptId::request
 
 }  // namespace anchorage::router

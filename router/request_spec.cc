@@ -45,7 +45,7 @@ proto::Sampling ToProto(const SamplingRequest& request) {
 }  // namespace
 
 ApiResult<RequestSpec> BuildSpec(const ServedModel& model, const SpecLimits& limits,
-                                 const CompletionRequest& request, std::string request_id) {
+                                 const CompletionRequest& request, std::string log_id) {
   if (auto error = CheckIds(model, request.sampling)) return *std::move(error);
   const int64_t min_tokens = request.sampling.min_tokens;
   if (request.max_tokens && min_tokens > *request.max_tokens) {
@@ -59,7 +59,7 @@ ApiResult<RequestSpec> BuildSpec(const ServedModel& model, const SpecLimits& lim
     return ContextLengthExceeded(PromptField(request.prompt), num_prompt, model.context_length());
   }
   RequestSpec spec;
-  spec.request_id = std::move(request_id);
+  spec.log_id = std::move(log_id);
   spec.prompt_ids = *std::move(ids);
   spec.max_new = std::min(request.max_tokens.value_or(limits.default_max_tokens), room);
   spec.sampling = ToProto(request.sampling);

@@ -14,7 +14,7 @@
 namespace anchorage::router {
 
 struct RequestSpec {
-  std::string request_id;  // the client's x-request-id, for logs
+  std::string log_id;  // of log lines: the x-request-id, and the trace id where there is one
   std::vector<int32_t> prompt_ids;
   int64_t max_new = 0;
   proto::Sampling sampling;
@@ -34,6 +34,6 @@ struct SpecLimits {
 // Tokenises and plans. max_tokens is clamped to what the context leaves; only a prompt that fills
 // the context by itself is an error. A seed is drawn where none is given.
 ApiResult<RequestSpec> BuildSpec(const ServedModel& model, const SpecLimits& limits,
-                                 const CompletionRequest& request, std::string request_id);
+                                 const CompletionRequest& request, std::string log_id);
 
 }  // namespace anchorage::router

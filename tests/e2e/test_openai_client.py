@@ -223,6 +223,14 @@ def test_request_ids_come_back(client, model):
     assert raw.parse()._request_id == "trace-42"
 
 
+def test_the_trace_id_of_a_request_is_in_the_log(client, model, service):
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    options = {"max_tokens": 3, "extra_headers": {"traceparent": f"00-{trace}-00f067aa0ba902b7-01"},
+               **ignoring_eos()}
+    assert ask(client, model, **options).usage.completion_tokens == 3
+    assert trace in service.router.log()
+
+
 def test_many_at_once(service, model):
     """More requests than fit beside each other, each with the answer it gets alone."""
     prompts = [f"Tell me about the number {number}." for number in range(16)]
@@ -333,6 +341,7 @@ def test_unknown_routes_and_methods_are_json(client, service):
 
 @pytest.mark.parametrize("body, status", [
     (b"{", 400), (b"[]", 400), (b"\xff", 400), (b'{"messages":[],"messages":[]}', 400),
+    (b'{"model":"' + b"m" * (1 << 20) + b'","messages":[{"role":"user","content":"x"}]}', 404),
     (b'{"a":1e400}', 400), (b"[" * 100_000, 400), (b" " * (5 << 20), 413)])
 def test_bad_bodies_have_whole_errors(service, body, status):
     got, _, parsed = post(service, body)

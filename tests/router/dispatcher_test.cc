@@ -52,7 +52,7 @@ class DispatcherTest : public ::testing::Test {
   ApiResult<uint64_t> Submit(int64_t kv_bytes = 100, int64_t max_new = 10,
                              std::vector<std::string> stop = {}) {
     RequestSpec spec;
-    spec.request_id = "r";
+    spec.log_id = "r";
     spec.prompt_ids = {1, 2, 3};
     spec.max_new = max_new;
     spec.kv_bytes = max_new == 1 ? 0 : kv_bytes;

@@ -41,7 +41,7 @@ class ScriptedEngine : public Engine {
     const int64_t num_prompt = static_cast<int64_t>(spec.prompt_ids.size());
     {
       MutexLock lock(mutex);
-      request_id = spec.request_id;
+      log_id = spec.log_id;
     }
     held_ = sink;
     if (mode != Mode::kHold) {
@@ -76,7 +76,7 @@ class ScriptedEngine : public Engine {
   std::atomic<int> submitted{0};
   std::atomic<int> cancelled{0};
   Mutex mutex;
-  std::string request_id GUARDED_BY(mutex);
+  std::string log_id GUARDED_BY(mutex);
 
  private:
   void Answer(ResponseSink& sink, int64_t num_prompt, Mode mode) {
@@ -349,12 +349,60 @@ TEST_F(HttpFrontTest, EchoesRequestIdsThatAreFitForLogs) {
               HasSubstr("x-request-id: my-id.7\r\n"));
   {
     MutexLock lock(engine_.mutex);
-    EXPECT_EQ(engine_.request_id, "my-id.7");
+    EXPECT_EQ(engine_.log_id, "my-id.7");
   }
   for (const std::string& bad : {std::string(129, 'a'), std::string("a b"), std::string("\x80")}) {
     const std::string answer = Exchange(Chat("", "X-Request-Id: " + bad + "\r\n"));
     EXPECT_THAT(answer, HasSubstr("x-request-id: req-"));
   }
+}
+
+TEST_F(HttpFrontTest, LogsTheTraceIdOfATraceparentBesideTheRequestId) {
+  Start();
+  const std::string trace = "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+  EXPECT_THAT(Exchange(Chat("", "X-Request-Id: my-id\r\n" + trace + "\r\n")),
+              HasSubstr("x-request-id: my-id\r\n"));
+  MutexLock lock(engine_.mutex);
+  EXPECT_EQ(engine_.log_id, "my-id trace=4bf92f3577b34da6a3ce929d0e0e4736");
+}
+
+TEST_F(HttpFrontTest, AnswersPreflightsOfTheOriginsThatAreAllowed) {
+  options_.api_key = "secret";  // a preflight has no credentials
+  options_.cors = *CorsPolicy::Create({"https://chat.example.org"});
+  Start();
+  const auto preflight = [&](const char* origin) {
+    return Exchange(Request("OPTIONS", "/v1/chat/completions", "",
+                            absl::StrFormat("Origin: %s\r\nAccess-Control-Request-Method: POST\r\n"
+                                            "Access-Control-Request-Headers: authorization\r\n",
+                                            origin)));
+  };
+  const std::string allowed = preflight("https://chat.example.org");
+  EXPECT_THAT(allowed, StartsWith("HTTP/1.1 204"));
+  EXPECT_THAT(allowed, HasSubstr("Access-Control-Allow-Origin: https://chat.example.org\r\n"));
+  EXPECT_THAT(allowed, HasSubstr("Access-Control-Allow-Methods: POST"));
+  EXPECT_THAT(allowed, HasSubstr("Access-Control-Allow-Headers: authorization\r\n"));
+  const std::string refused = preflight("https://evil.example.org");
+  EXPECT_THAT(refused, StartsWith("HTTP/1.1 204"));
+  EXPECT_THAT(refused, Not(HasSubstr("Access-Control-")));
+  EXPECT_THAT(Exchange(Request("OPTIONS", "/v2/what", "", "Origin: https://chat.example.org\r\n")),
+              StartsWith("HTTP/1.1 404"));
+}
+
+TEST_F(HttpFrontTest, AnswersErrorsAndStreamsCarryTheirOrigin) {
+  options_.cors = *CorsPolicy::Create({"https://chat.example.org"});
+  Start();
+  const char* origin = "Origin: https://chat.example.org\r\n";
+  const std::string field = "Access-Control-Allow-Origin: https://chat.example.org\r\n";
+  EXPECT_THAT(Exchange(Chat("", origin)), HasSubstr(field));
+  EXPECT_THAT(Exchange(Chat(R"(,"stream":true)", origin)), HasSubstr(field));
+  EXPECT_THAT(Exchange(Chat(R"(,"n":2)", origin)), HasSubstr(field));
+  EXPECT_THAT(Exchange(Request("GET", "/v1/models")), Not(HasSubstr("Access-Control-")));
+}
+
+TEST_F(HttpFrontTest, SaysNothingOfOriginsUnlessToldTo) {
+  Start();
+  EXPECT_THAT(Exchange(Chat("", "Origin: https://chat.example.org\r\n")),
+              Not(HasSubstr("Access-Control-")));
 }
 
 TEST_F(HttpFrontTest, AnswersHeadOptionsAndWrongMethods) {
@@ -429,6 +477,9 @@ TEST_F(HttpFrontTest, SurvivesBadInput) {
       {"lone surrogate", body(R"({"messages":[{"role":"user","content":"\ud800"}]})"), 400},
       {"deep json", body(std::string(100'000, '[')), 400},
       {"duplicate key", body(R"({"messages":[],"messages":[]})"), 400},
+      {"not a number", body(R"({"messages":[],"temperature":NaN})"), 400},
+      {"byte order mark", body("\xef\xbb\xbf" + json), 200},
+      {"empty model", Chat(R"(,"model":"")"), 200},
       {"huge number", body(R"({"messages":[],"seed":1e400})"), 400},
       {"unknown model", Chat(R"(,"model":"../x")"), 404},
       {"megabyte of model", Chat(absl::StrFormat(R"(,"model":"%s")", std::string(200'000, 'm'))),
@@ -481,6 +532,18 @@ TEST_F(HttpFrontTest, CutsOffWhoSendsTooSlowly) {
   body.Send("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{");
   EXPECT_THAT(header.ReadAll(), IsEmpty());
   EXPECT_THAT(body.ReadAll(), IsEmpty());
+  EXPECT_EQ(engine_.submitted, 0);
+}
+
+TEST_F(HttpFrontTest, CutsOffWhoSendsAByteAtATime) {
+  Start();
+  for (const std::string& begin :
+       {std::string("POST /v1/chat/completions HTTP/1.1\r\nX: "),
+        std::string("POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 1000\r\n\r\n")}) {
+    RawClient client(port_);
+    client.Send(begin);
+    EXPECT_TRUE(Eventually([&] { return !client.Send("x"); }));
+  }
   EXPECT_EQ(engine_.submitted, 0);
 }
 

@@ -26,7 +26,7 @@ TEST(RequestSpecTest, PlansTheBytesOfPromptAndOutput) {
   EXPECT_EQ(spec->kv_bytes,
             kv::PlanRequest(ServedTinyModel().geometry(), kv::PlanOptions(), 3000, 100).bytes);
   EXPECT_EQ(spec->max_new, 100);
-  EXPECT_EQ(spec->request_id, "req-1");
+  EXPECT_EQ(spec->log_id, "req-1");
 }
 
 TEST(RequestSpecTest, ReadsTheGeometryFromTheFile) {
