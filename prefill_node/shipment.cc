@@ -1,5 +1,6 @@
 #include "prefill_node/shipment.h"
 
+#include <span>
 #include <utility>
 
 #include "worker/layer_header.h"
@@ -17,7 +18,7 @@ Shipment::Shipment(transport::DataPlane& plane, worker::TransferMetrics& metrics
       num_layers_(num_layers),
       on_end_(std::move(on_end)) {}
 
-std::string Shipment::Header(const kv::CompressedLayer& cache) const {
+std::string Shipment::LayerHeader(const kv::CompressedLayer& cache) const {
   return worker::Serialize({.sender_boot = sender_.boot,
                             .attempt = attempt_,
                             .nonce = destination_.nonce,
@@ -30,14 +31,27 @@ std::string Shipment::Header(const kv::CompressedLayer& cache) const {
                             .packing = destination_.packing});
 }
 
+std::string Shipment::ClosingHeader(int32_t first_token) const {
+  return worker::Serialize({.sender_boot = sender_.boot,
+                            .attempt = attempt_,
+                            .nonce = destination_.nonce,
+                            .model_fingerprint = sender_.model_fingerprint,
+                            .plan_fingerprint = sender_.plan_fingerprint,
+                            .num_layers = num_layers_,
+                            .closing = true,
+                            .first_token = first_token});
+}
+
+// The plane is called without the lock: one that has been shut down calls back from inside Send.
 absl::Status Shipment::OnLayer(int layer, kv::CompressedLayer&& cache) {
-  std::string header = Header(cache);
-  MutexLock lock(mutex_);
-  if (!on_end_) return absl::AbortedError("the transfer of an earlier layer has failed");
-  Transfer& transfer = running_[layer];
-  transfer = {std::move(cache), metrics_.Begin()};
-  // The plane calls back on its own thread, never from inside Send.
-  plane_.Send(destination_.address, std::move(header), transfer.cache.region.span(),
+  std::string header = LayerHeader(cache);
+  const std::span<const std::byte> payload = cache.region.span();
+  {
+    MutexLock lock(mutex_);
+    if (!on_end_) return absl::AbortedError("the transfer of an earlier layer has failed");
+    running_[layer] = {.cache = std::move(cache), .begin_ns = metrics_.Begin()};
+  }
+  plane_.Send(destination_.address, std::move(header), payload,
               [self = shared_from_this(), layer](absl::Status status) {
                 self->OnLayerDone(layer, status);
               });
@@ -71,19 +85,15 @@ void Shipment::Close(int32_t first_token) {
 }
 
 void Shipment::CloseIfReady() {
-  MutexLock lock(mutex_);
-  if (!on_end_ || !closing_ || close_sent_ || verified_ < num_layers_) return;
-  close_sent_ = true;
-  plane_.Send(destination_.address,
-              worker::Serialize({.sender_boot = sender_.boot,
-                                 .attempt = attempt_,
-                                 .nonce = destination_.nonce,
-                                 .model_fingerprint = sender_.model_fingerprint,
-                                 .plan_fingerprint = sender_.plan_fingerprint,
-                                 .num_layers = num_layers_,
-                                 .closing = true,
-                                 .first_token = first_token_}),
-              {}, [self = shared_from_this()](absl::Status status) { self->End(status); });
+  int32_t first_token = 0;
+  {
+    MutexLock lock(mutex_);
+    if (!on_end_ || !closing_ || close_sent_ || verified_ < num_layers_) return;
+    close_sent_ = true;
+    first_token = first_token_;
+  }
+  plane_.Send(destination_.address, ClosingHeader(first_token), {},
+              [self = shared_from_this()](absl::Status status) { self->End(status); });
 }
 
 void Shipment::Fail(const absl::Status& status) {

@@ -51,8 +51,9 @@ class Shipment : public kv::LayerSink, public std::enable_shared_from_this<Shipm
   // soon as the last layer is verified.
   void Close(int32_t first_token);
 
-  // Ends the shipment. What is on its way goes on until the transport is done with it (to cut it
-  // short would cut its neighbours on the same connection), but nothing more is sent.
+  // Ends the shipment: no layer more is handed over. What is on its way goes on, and its memory is
+  // kept until the transport is done with it: a layer that the decode node wants no more it
+  // refuses, and both ends count the same bytes as sent.
   void Fail(const absl::Status& status);
 
   // Time from Close until the decode node took the sequence: the transfer that nothing hid.
@@ -64,7 +65,8 @@ class Shipment : public kv::LayerSink, public std::enable_shared_from_this<Shipm
     int64_t begin_ns = 0;
   };
 
-  std::string Header(const kv::CompressedLayer& cache) const;
+  std::string LayerHeader(const kv::CompressedLayer& cache) const;
+  std::string ClosingHeader(int32_t first_token) const;
   void OnLayerDone(int layer, const absl::Status& status);
   void CloseIfReady();
   void End(const absl::Status& status);

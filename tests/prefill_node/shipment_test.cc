@@ -28,8 +28,9 @@ class FakePlane : public transport::DataPlane {
               std::function<void(absl::Status)> done) override {
     const auto parsed = worker::ParseLayerHeader(std::as_bytes(std::span(header)));
     EXPECT_TRUE(parsed.ok()) << parsed.status();
-    sent.push_back({address, *parsed, payload, std::move(done)});
-    return sent.size();
+    if (shut_down) done(absl::CancelledError("the data plane was shut down"));
+    if (!shut_down) sent.push_back({address, *parsed, payload, std::move(done)});
+    return ++last_id;
   }
   void CancelSend(SendId) override { ADD_FAILURE() << "a shipment cancels nobody's send"; }
   void CloseLanding(uint64_t) override {}
@@ -44,6 +45,8 @@ class FakePlane : public transport::DataPlane {
   }
 
   std::deque<Sent> sent;
+  bool shut_down = false;
+  SendId last_id = 0;
 };
 
 class ShipmentTest : public ::testing::Test {
@@ -122,6 +125,25 @@ TEST_F(ShipmentTest, ARefusedClosingMessageIsTheEnd) {
   plane_.Complete(absl::AbortedError("ended there"));
   ASSERT_EQ(ends_.size(), 1u);
   EXPECT_EQ(ends_[0].code(), absl::StatusCode::kAborted);
+}
+
+TEST_F(ShipmentTest, APlaneThatHasBeenShutDownEndsIt) {
+  const auto shipment = Ship(2);
+  ASSERT_TRUE(shipment->OnLayer(0, Layer(0)).ok());
+  plane_.shut_down = true;  // from now on it answers from inside Send
+  ASSERT_TRUE(shipment->OnLayer(1, Layer(1)).ok());
+  ASSERT_EQ(ends_.size(), 1u);
+  EXPECT_EQ(ends_[0].code(), absl::StatusCode::kCancelled);
+}
+
+TEST_F(ShipmentTest, APlaneThatHasBeenShutDownAnswersTheClosingMessage) {
+  const auto shipment = Ship(1);
+  ASSERT_TRUE(shipment->OnLayer(0, Layer(0)).ok());
+  plane_.shut_down = true;
+  shipment->Close(3);
+  plane_.Complete(absl::OkStatus());
+  ASSERT_EQ(ends_.size(), 1u);
+  EXPECT_EQ(ends_[0].code(), absl::StatusCode::kCancelled);
 }
 
 TEST_F(ShipmentTest, KeepsALayerUntilTheTransportIsQuietEvenAfterItFailed) {

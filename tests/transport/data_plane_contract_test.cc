@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,6 +23,24 @@ using std::chrono::milliseconds;
 
 // Long enough on loopback to be caught in the middle.
 constexpr size_t kLong = (kSanitized ? 16 : 64) << 20;
+
+// Longer than a transfer that is to end may run on while nothing moves.
+constexpr milliseconds kBeyondGrace(800);
+
+// Holds one thread until another lets it go.
+class Hold {
+ public:
+  void Here() {
+    here_.set_value();
+    released_.get_future().wait();
+  }
+  void WaitUntilHere() { here_.get_future().wait(); }
+  void Release() { released_.set_value(); }
+
+ private:
+  std::promise<void> here_;
+  std::promise<void> released_;
+};
 
 class DataPlaneContractTest : public testing::TestWithParam<const char*> {
  protected:
@@ -298,6 +318,93 @@ TEST_P(DataPlaneContractTest, CancelDisturbsNoNeighbour) {
   }
 }
 
+// While the receiver's thread is held, nothing moves on the link for longer than a transfer that is
+// to end is given.
+TEST_P(DataPlaneContractTest, CancelOnALinkThatStandsStillDisturbsNoNeighbour) {
+  Hold held;
+  receiver_.judge = [&](const std::string& header, size_t) {
+    if (header == "hold") held.Here();
+    return absl::OkStatus();
+  };
+  StartPair();
+  const std::vector<std::byte> payload = Pattern(1 << 20);
+  ASSERT_TRUE(SendAndWait("first", payload).ok());
+  std::vector<SendResult> kept(10);
+  SendResult cancelled;
+  sender_->Send(address_, "hold", payload, kept[0].Callback());
+  held.WaitUntilHere();
+  const DataPlane::SendId id = sender_->Send(address_, "cancelled", payload, cancelled.Callback());
+  for (size_t i = 1; i < kept.size(); ++i) {  // some beside it in the transport, the rest behind
+    sender_->Send(address_, "kept", payload, kept[i].Callback());
+  }
+  std::this_thread::sleep_for(milliseconds(50));  // until they are there
+  sender_->CancelSend(id);
+  std::this_thread::sleep_for(kBeyondGrace);
+  held.Release();
+  for (SendResult& result : kept) EXPECT_TRUE(result.Wait().ok());
+  const absl::Status status = cancelled.Wait();  // OK: it arrived all the same
+  EXPECT_TRUE(status.ok() || status.code() == absl::StatusCode::kCancelled) << status;
+  ASSERT_TRUE(receiver_.WaitQuiet(receiver_.size()));
+  for (int i = 0; i < 400 && sender_->stats().open_endpoints > 1; ++i) {
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  EXPECT_EQ(sender_->stats().open_endpoints, 1);
+}
+
+TEST_P(DataPlaneContractTest, CancelledSendsEndAlsoOnALinkThatStandsStill) {
+  Hold held;
+  receiver_.judge = [&](const std::string& header, size_t) {
+    if (header == "hold") held.Here();
+    return absl::OkStatus();
+  };
+  StartPair();
+  const std::vector<std::byte> payload = Pattern(1 << 20);
+  ASSERT_TRUE(SendAndWait("first", payload).ok());
+  std::vector<SendResult> cancelled(8);  // some in the transport, the rest behind them
+  std::vector<DataPlane::SendId> ids;
+  for (size_t i = 0; i < cancelled.size(); ++i) {
+    const char* header = i == 0 ? "hold" : "cancelled";
+    ids.push_back(sender_->Send(address_, header, payload, cancelled[i].Callback()));
+  }
+  held.WaitUntilHere();
+  SendResult kept;
+  sender_->Send(address_, "kept", payload, kept.Callback());
+  for (const DataPlane::SendId id : ids) sender_->CancelSend(id);
+  for (SendResult& result : cancelled) {
+    EXPECT_EQ(result.Wait().code(), absl::StatusCode::kCancelled);
+  }
+  EXPECT_EQ(kept.count(), 0);
+  held.Release();
+  EXPECT_TRUE(kept.Wait().ok());
+}
+
+TEST_P(DataPlaneContractTest, ClosedLandingOnALinkThatStandsStillDisturbsNoNeighbour) {
+  receiver_.verdict = [](const RecordingReceiver::Entry& entry) -> std::optional<absl::Status> {
+    if (entry.header == "hold") return std::nullopt;
+    return absl::OkStatus();
+  };
+  StartPair();
+  const std::vector<std::byte> payload = Pattern(kLong);
+  ASSERT_TRUE(SendAndWait("first", Pattern(100)).ok());
+  Hold held;
+  sender_->Send(address_, "hold", {}, [&](const absl::Status&) { held.Here(); });
+  SendResult closed;
+  SendResult kept;
+  sender_->Send(address_, "closed", payload, closed.Callback());
+  sender_->Send(address_, "kept", payload, kept.Callback());
+  ASSERT_TRUE(receiver_.WaitAnnounced(4));
+  ASSERT_TRUE(receiver_.WaitQuiet(2));
+  receiver_.entry(2).reply(absl::OkStatus());  // now the sender's thread stands still
+  held.WaitUntilHere();
+  receiving_plane_->CloseLanding(3);
+  std::this_thread::sleep_for(kBeyondGrace);
+  held.Release();
+  EXPECT_TRUE(kept.Wait().ok());
+  ASSERT_TRUE(receiver_.WaitQuiet(4));
+  EXPECT_EQ(closed.Wait().ok(), receiver_.entry(3).landed.ok());
+  EXPECT_TRUE(receiver_.entry(4).region == payload);
+}
+
 TEST_P(DataPlaneContractTest, ClosedLandingIsQuietAndTheSenderLearnsOfIt) {
   StartPair();
   const std::vector<std::byte> payload = Pattern(kLong);
@@ -357,6 +464,13 @@ TEST_P(DataPlaneContractTest, UnknownAddressesFailAndDisturbNoOther) {
     address_ = good;
     EXPECT_TRUE(SendAndWait("y", payload).ok());
   }
+}
+
+TEST_P(DataPlaneContractTest, NamesAreRefusedBecauseLookingThemUpMayBlock) {
+  StartPair();
+  const std::string port = address_.substr(address_.find(':'));
+  address_ = "localhost" + port;
+  EXPECT_EQ(SendAndWait("x", Pattern(10)).code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_P(DataPlaneContractTest, ReceiverComesBackAtTheSameAddress) {

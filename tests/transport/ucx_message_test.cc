@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "transport/data/data_plane.h"
+#include "transport/data/ucx/socket_address.h"
 #include "transport/data/ucx/ucs_status.h"
 #include "transport/data/ucx/worker.h"
 

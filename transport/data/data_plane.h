@@ -73,19 +73,22 @@ class DataPlane {
   virtual std::string listen_address() const = 0;  // with the real port; empty when not listening
   virtual std::string Describe() const = 0;        // lanes and devices in use, for the log
 
-  // Sends `header` (at most kMaxHeaderBytes) and `payload` to the plane at `address`. `done` runs
-  // exactly once, when `payload` may be reused: OK = the receiver verified it; the receiver's
-  // refusal or verdict; Unavailable = peer gone; DeadlineExceeded = stalled; Cancelled.
-  // `payload` must stay valid until then. Transfers to one address are announced in order. After
-  // Shutdown `done` runs at once, on the caller's thread, with Cancelled.
+  // Sends `header` (at most kMaxHeaderBytes) and `payload` to the plane at `address`, as its
+  // listen_address() says it: numbers, since looking up a name may block. `done` runs exactly once,
+  // when `payload` may be reused: OK = the receiver verified it; the receiver's refusal or verdict;
+  // InvalidArgument = no such address, or too long; Unavailable = peer gone; DeadlineExceeded =
+  // stalled; Cancelled. `payload` must stay valid until then. Transfers to one address are
+  // announced in order, but for those behind one that had to be cut off. After Shutdown `done` runs
+  // at once, on the caller's thread, with Cancelled.
   virtual SendId Send(const std::string& address, std::string header,
                       std::span<const std::byte> payload,
                       std::function<void(absl::Status)> done) = 0;
 
-  // Ends a send as soon as the transport can; its `done` still tells when it is quiet.
+  // Ends a send as soon as the transport can without disturbing another; its `done` still tells
+  // when it is quiet.
   virtual void CancelSend(SendId id) = 0;
 
-  // Ends an accepted transfer as soon as the transport can; OnQuiet still tells when it is quiet.
+  // Ends an accepted transfer likewise; OnQuiet still tells when it is quiet.
   virtual void CloseLanding(uint64_t token) = 0;
 
   virtual DataPlaneStats stats() const = 0;

@@ -87,7 +87,6 @@ void Outgoing::Finish(std::map<DataPlane::SendId, Transfer>::iterator transfer,
                       absl::Status status) {
   const std::function<void(absl::Status)> done = std::move(transfer->second.done);
   transfers_.erase(transfer);
-  --counters_.sends_in_flight;
   done(std::move(status));
 }
 

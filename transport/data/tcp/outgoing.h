@@ -14,20 +14,12 @@
 #include <span>
 #include <string>
 
-#include "transport/data/counters.h"
-#include "transport/data/data_plane.h"
+#include "transport/data/backend.h"
 #include "transport/data/tcp/frame.h"
 #include "transport/net/asio.h"
 #include "transport/net/sockets.h"
 
 namespace anchorage::transport {
-
-struct OutgoingTransfer {
-  DataPlane::SendId id = 0;
-  std::string header;
-  std::span<const std::byte> payload;
-  std::function<void(absl::Status)> done;
-};
 
 class Outgoing : public std::enable_shared_from_this<Outgoing> {
  public:

@@ -1,8 +1,6 @@
 #include "transport/data/ucx/worker.h"
 
 #include <ifaddrs.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <ucs/config/global_opts.h>
 #include <ucs/debug/debug.h>
 #include <ucs/debug/log_def.h>
@@ -11,23 +9,20 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 #include "common/status.h"
 #include "common/status_macros.h"
-#include "observe/host_port.h"
 #include "observe/logging.h"
 #include "transport/data/data_plane.h"
 #include "transport/data/ucx/message.h"
+#include "transport/data/ucx/socket_address.h"
 #include "transport/data/ucx/ucs_status.h"
 
 namespace anchorage::transport {
 namespace {
-
-using observe::HostPort;
 
 // ------------------------------------------------------------------------------- UCX's own log
 
@@ -78,24 +73,13 @@ void SettleProcess() {
 
 // ----------------------------------------------------------------------------------- interfaces
 
-bool SameHost(const sockaddr* a, const sockaddr_storage& b) {
-  if (a == nullptr || a->sa_family != b.ss_family) return false;
-  if (a->sa_family == AF_INET) {
-    return reinterpret_cast<const sockaddr_in*>(a)->sin_addr.s_addr ==
-           reinterpret_cast<const sockaddr_in&>(b).sin_addr.s_addr;
-  }
-  return a->sa_family == AF_INET6 &&
-         std::memcmp(&reinterpret_cast<const sockaddr_in6*>(a)->sin6_addr,
-                     &reinterpret_cast<const sockaddr_in6&>(b).sin6_addr, sizeof(in6_addr)) == 0;
-}
-
 // The name of the interface that has the address.
 absl::StatusOr<std::string> InterfaceOf(const SocketAddress& address) {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return Internal("listing the network interfaces failed");
   std::string name;
   for (const ifaddrs* entry = list; entry != nullptr && name.empty(); entry = entry->ifa_next) {
-    if (SameHost(entry->ifa_addr, address.storage)) name = entry->ifa_name;
+    if (address.SameHost(entry->ifa_addr)) name = entry->ifa_name;
   }
   freeifaddrs(list);
   if (name.empty()) {
@@ -103,22 +87,6 @@ absl::StatusOr<std::string> InterfaceOf(const SocketAddress& address) {
                               address.ToString());
   }
   return name;
-}
-
-absl::StatusOr<SocketAddress> Resolve(const HostPort& where) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const std::string port = std::to_string(where.port);
-  if (const int error = getaddrinfo(where.host.c_str(), port.c_str(), &hints, &found); error != 0) {
-    return Unavailable("resolving %s: %s", where.host, gai_strerror(error));
-  }
-  SocketAddress address;
-  std::memcpy(&address.storage, found->ai_addr, found->ai_addrlen);
-  address.size = found->ai_addrlen;
-  freeaddrinfo(found);
-  return address;
 }
 
 // --------------------------------------------------------------------------------------- config
@@ -154,28 +122,6 @@ class Config {
 
 }  // namespace
 
-std::string SocketAddress::ToString() const {
-  char host[NI_MAXHOST];
-  char port[NI_MAXSERV];
-  if (getnameinfo(reinterpret_cast<const sockaddr*>(&storage), size, host, sizeof(host), port,
-                  sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
-    return "?";
-  }
-  return HostPort{host, static_cast<uint16_t>(std::atoi(port))}.ToString();
-}
-
-bool SocketAddress::is_wildcard() const {
-  if (storage.ss_family == AF_INET) {
-    return reinterpret_cast<const sockaddr_in&>(storage).sin_addr.s_addr == INADDR_ANY;
-  }
-  return IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr);
-}
-
-absl::StatusOr<SocketAddress> ResolveSocketAddress(const std::string& address) {
-  ASSIGN_OR_RETURN(const HostPort where, observe::ParseHostPort(address));
-  return Resolve(where);
-}
-
 absl::StatusOr<std::unique_ptr<UcxWorker>> UcxWorker::Create(const std::string& interface_host) {
   std::unique_ptr<UcxWorker> worker(new UcxWorker());
   RETURN_IF_ERROR(worker->Init(interface_host));
@@ -186,7 +132,7 @@ absl::Status UcxWorker::Init(const std::string& interface_host) {
   SettleProcess();
   std::string devices = "all";
   if (!interface_host.empty()) {
-    ASSIGN_OR_RETURN(const SocketAddress address, Resolve(HostPort{interface_host, 0}));
+    ASSIGN_OR_RETURN(const SocketAddress address, ResolveHost({interface_host, 0}));
     if (!address.is_wildcard()) {
       ASSIGN_OR_RETURN(devices, InterfaceOf(address));
     }
@@ -235,6 +181,17 @@ absl::Status UcxWorker::Init(const std::string& interface_host) {
   description_ = absl::StrFormat("ucx %s, TLS=%s, NET_DEVICES=%s", ucp_get_version_string(),
                                  transports, devices);
   return absl::OkStatus();
+}
+
+void UcxWorker::SetHandler(unsigned id, ucp_am_recv_callback_t callback, void* self) {
+  ucp_am_handler_param_t handler{};
+  handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                       UCP_AM_HANDLER_PARAM_FIELD_ARG | UCP_AM_HANDLER_PARAM_FIELD_FLAGS;
+  handler.id = id;
+  handler.cb = callback;
+  handler.arg = self;
+  handler.flags = UCP_AM_FLAG_WHOLE_MSG;
+  ucp_worker_set_am_recv_handler(worker_, &handler);
 }
 
 UcxWorker::~UcxWorker() {

@@ -1,8 +1,7 @@
 // Private to transport/data/: one UCX context and its worker, set up by the rules that hold for us
-// (docs/ARCHITECTURE.md, data plane), and host addresses as UCX wants them.
+// (docs/ARCHITECTURE.md, data plane).
 #pragma once
 
-#include <sys/socket.h>
 #include <ucp/api/ucp.h>
 
 #include <memory>
@@ -11,19 +10,6 @@
 #include "absl/status/statusor.h"
 
 namespace anchorage::transport {
-
-struct SocketAddress {
-  sockaddr_storage storage{};
-  socklen_t size = 0;
-
-  ucs_sock_addr_t ucs() const { return {reinterpret_cast<const sockaddr*>(&storage), size}; }
-  std::string ToString() const;
-  bool is_wildcard() const;
-};
-
-// "host:port"; a name is resolved, which may block. InvalidArgument: not an address. Unavailable:
-// no such name.
-absl::StatusOr<SocketAddress> ResolveSocketAddress(const std::string& address);
 
 // Owns both handles. Its thread is the one that calls progress().
 class UcxWorker {
@@ -37,6 +23,8 @@ class UcxWorker {
   UcxWorker& operator=(const UcxWorker&) = delete;
 
   ucp_worker_h handle() const { return worker_; }
+  // Active messages `id` are given to `callback` with `self`, whole, inside a progress call.
+  void SetHandler(unsigned id, ucp_am_recv_callback_t callback, void* self);
   int event_fd() const { return event_fd_; }
   // "ucx 1.13.1, TLS=tcp, NET_DEVICES=lo".
   const std::string& description() const { return description_; }

@@ -4,10 +4,11 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "transport/data/data_plane.h"
+#include "transport/data/backend.h"
 
 namespace anchorage::transport {
 
-absl::StatusOr<std::unique_ptr<DataPlane>> MakeUcxPlane(const DataPlaneOptions& options);
+// Listens if `options` say so.
+absl::StatusOr<std::shared_ptr<DataBackend>> MakeUcxBackend(const DataPlaneOptions& options);
 
 }  // namespace anchorage::transport

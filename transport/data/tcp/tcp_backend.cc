@@ -1,10 +1,9 @@
-#include "transport/data/tcp/tcp_plane.h"
+#include "transport/data/tcp/tcp_backend.h"
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <chrono>
 #include <optional>
 #include <set>
-#include <thread>
 #include <unordered_map>
 #include <utility>
 
@@ -12,7 +11,6 @@
 #include "common/status.h"
 #include "common/status_macros.h"
 #include "observe/logging.h"
-#include "transport/data/counters.h"
 #include "transport/data/tcp/incoming.h"
 #include "transport/data/tcp/outgoing.h"
 #include "transport/net/error_code.h"
@@ -25,16 +23,10 @@ namespace {
 constexpr size_t kMaxHandshakes = 256;
 constexpr std::chrono::milliseconds kAcceptPause(100);
 
-const absl::Status& StoppedStatus() {
-  static const absl::Status* status =
-      new absl::Status(absl::StatusCode::kCancelled, "the data plane was shut down");
-  return *status;
-}
-
-// Everything that lives on the thread. Replies hold it weakly: they may come later than the plane.
-class Core : public std::enable_shared_from_this<Core> {
+// Replies hold it weakly: they may come later than the plane.
+class TcpBackend final : public DataBackend, public std::enable_shared_from_this<TcpBackend> {
  public:
-  explicit Core(const DataPlaneOptions& options)
+  explicit TcpBackend(const DataPlaneOptions& options)
       : options_(options), acceptor_(io_), accept_pause_(io_) {}
 
   absl::Status Listen() {
@@ -46,29 +38,28 @@ class Core : public std::enable_shared_from_this<Core> {
     return absl::OkStatus();
   }
 
-  void Run() { io_.run(); }
+  const char* name() const override { return "tcp"; }
+  const std::string& listen_address() const override { return address_; }
+  Counters& counters() override { return counters_; }
 
-  // Runs `fn` on the thread. False when the plane has been shut down: then never.
-  bool Post(std::function<void()> fn) {
+  void Run() override { io_.run(); }
+
+  bool Post(std::function<void()> command) override {
     MutexLock lock(mutex_);
     if (shut_down_) return false;
-    asio::post(io_, std::move(fn));
+    asio::post(io_, std::move(command));
     return true;
   }
 
-  // The last thing that is posted. False: was called before.
-  bool PostShutdown() {
+  bool PostShutdown() override {
     MutexLock lock(mutex_);
     if (std::exchange(shut_down_, true)) return false;
     asio::post(io_, [this] { CloseAll(); });
     return true;
   }
 
-  void Send(const std::string& address, OutgoingTransfer transfer) {
-    if (closing_) {
-      --counters_.sends_in_flight;
-      return transfer.done(StoppedStatus());
-    }
+  void Send(const std::string& address, OutgoingTransfer transfer) override {
+    if (closing_) return transfer.done(PlaneStopped());
     std::shared_ptr<Outgoing>& slot = outgoing_[address];
     const bool is_new = slot == nullptr;
     if (is_new) slot = std::make_shared<Outgoing>(io_, address, options_, counters_);
@@ -77,21 +68,24 @@ class Core : public std::enable_shared_from_this<Core> {
     if (is_new) outgoing->Start([this, address] { outgoing_.erase(address); });
   }
 
-  void CancelSend(DataPlane::SendId id) {
+  void CancelSend(DataPlane::SendId id) override {
     for (const auto& [address, outgoing] : outgoing_) {
       if (outgoing->Cancel(id, absl::CancelledError("cancelled by the sender"))) return;
     }
   }
 
-  void CloseLanding(uint64_t token) {
+  void CloseLanding(uint64_t token) override {
     const auto found = scope_.by_token.find(token);
     if (found == scope_.by_token.end()) return;
     const std::shared_ptr<Incoming> incoming = found->second;
     incoming->CloseLanding(token, absl::CancelledError("closed by the receiver"));
   }
 
-  Counters& counters() { return counters_; }
-  const std::string& address() const { return address_; }
+  std::string Describe() const override {
+    return absl::StrFormat("tcp: framed over sockets, %s, %d connections open",
+                           address_.empty() ? "not listening" : "listening on " + address_,
+                           counters_.open_endpoints.load());
+  }
 
  private:
   asio::awaitable<void> Accept() {
@@ -117,8 +111,8 @@ class Core : public std::enable_shared_from_this<Core> {
   }
 
   TransferReceiver::Reply MakeReply(std::weak_ptr<Incoming> incoming, uint64_t id) {
-    return [core = weak_from_this(), incoming, id](absl::Status verdict) {
-      const std::shared_ptr<Core> alive = core.lock();
+    return [backend = weak_from_this(), incoming, id](absl::Status verdict) {
+      const std::shared_ptr<TcpBackend> alive = backend.lock();
       if (alive == nullptr) return;
       alive->Post([incoming, id, verdict = std::move(verdict)] {
         if (const auto connection = incoming.lock()) connection->SendVerdict(id, verdict);
@@ -133,11 +127,11 @@ class Core : public std::enable_shared_from_this<Core> {
     accept_pause_.cancel();
     while (!outgoing_.empty()) {
       const std::shared_ptr<Outgoing> outgoing = outgoing_.begin()->second;
-      outgoing->Close(StoppedStatus());
+      outgoing->Close(PlaneStopped());
     }
     while (!incoming_.empty()) {
       const std::shared_ptr<Incoming> incoming = *incoming_.begin();
-      incoming->Close(StoppedStatus());
+      incoming->Close(PlaneStopped());
     }
     work_.reset();  // Run() returns when the last coroutine has ended
   }
@@ -162,79 +156,12 @@ class Core : public std::enable_shared_from_this<Core> {
   bool shut_down_ GUARDED_BY(mutex_) = false;
 };
 
-class TcpPlane final : public DataPlane {
- public:
-  explicit TcpPlane(std::shared_ptr<Core> core)
-      : core_(std::move(core)), thread_([core = core_.get()] { core->Run(); }) {}
-  ~TcpPlane() override { Shutdown(); }
-
-  const char* name() const override { return "tcp"; }
-  std::string listen_address() const override { return core_->address(); }
-
-  std::string Describe() const override {
-    const DataPlaneStats now = stats();
-    return absl::StrFormat("tcp: framed over sockets, %s, %d connections open",
-                           core_->address().empty() ? std::string("not listening")
-                                                    : "listening on " + core_->address(),
-                           now.open_endpoints);
-  }
-
-  SendId Send(const std::string& address, std::string header, std::span<const std::byte> payload,
-              std::function<void(absl::Status)> done) override {
-    if (header.size() > kMaxHeaderBytes || payload.size() > kMaxTransferBytes) {
-      const absl::Status too_long =
-          Invalid("a transfer with a header of %d and %d bytes", header.size(), payload.size());
-      if (!core_->Post([done, too_long] { done(too_long); })) done(too_long);
-      return next_id_++;
-    }
-    auto transfer = std::make_shared<OutgoingTransfer>(
-        OutgoingTransfer{0, std::move(header), payload, std::move(done)});
-    ++core_->counters().sends_in_flight;
-    bool posted = false;
-    SendId id = 0;
-    {
-      // The receiver wants ids that rise in the order of their announcements: between taking one
-      // and posting it no other thread may do the same.
-      MutexLock lock(send_mutex_);
-      id = transfer->id = next_id_++;
-      posted = core_->Post(
-          [core = core_.get(), address, transfer] { core->Send(address, std::move(*transfer)); });
-    }
-    if (!posted) {
-      --core_->counters().sends_in_flight;
-      transfer->done(StoppedStatus());
-    }
-    return id;
-  }
-
-  void CancelSend(SendId id) override {
-    core_->Post([core = core_.get(), id] { core->CancelSend(id); });
-  }
-
-  void CloseLanding(uint64_t token) override {
-    core_->Post([core = core_.get(), token] { core->CloseLanding(token); });
-  }
-
-  DataPlaneStats stats() const override { return core_->counters().Read(); }
-
-  void Shutdown() override {
-    if (!core_->PostShutdown()) return;
-    thread_.join();
-  }
-
- private:
-  const std::shared_ptr<Core> core_;
-  Mutex send_mutex_;
-  std::atomic<SendId> next_id_{1};
-  std::thread thread_;
-};
-
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DataPlane>> MakeTcpPlane(const DataPlaneOptions& options) {
-  auto core = std::make_shared<Core>(options);
-  if (!options.listen.empty()) RETURN_IF_ERROR(core->Listen());
-  return std::make_unique<TcpPlane>(std::move(core));
+absl::StatusOr<std::shared_ptr<DataBackend>> MakeTcpBackend(const DataPlaneOptions& options) {
+  auto backend = std::make_shared<TcpBackend>(options);
+  if (!options.listen.empty()) RETURN_IF_ERROR(backend->Listen());
+  return backend;
 }
 
 }  // namespace anchorage::transport
