@@ -27,8 +27,6 @@ namespace anchorage::model {
 using AttentionFn = absl::FunctionRef<absl::Status(int64_t layer, int64_t rows, const float* q,
                                                    const float* k, const float* v, float* out)>;
 
-using DecodeScratch = LayerScratch;
-
 // hidden[i] = embedding of ids[i]. hidden [count, d]. InvalidArgument: an id outside the
 // vocabulary.
 absl::Status EmbedTokens(const Model& model, const int32_t* ids, int64_t count, float* hidden);

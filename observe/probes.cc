@@ -61,6 +61,8 @@ struct ProbeServer::State {
   void Run();
   asio::awaitable<void> Accept();
   asio::awaitable<void> Serve(tcp::socket socket);
+  asio::awaitable<bool> AnswerOne(beast::tcp_stream& stream, beast::flat_buffer& buffer) const;
+  Response Respond(const http::request<http::empty_body>& request) const;
   Response Route(beast::string_view target) const;
 
   const ProbeOptions options;
@@ -115,43 +117,48 @@ asio::awaitable<void> ProbeServer::State::Serve(tcp::socket socket) {
   ++num_connections;
   beast::tcp_stream stream(std::move(socket));
   beast::flat_buffer buffer(2 * kMaxHeaderBytes);
-  const auto timeout = std::chrono::milliseconds(options.timeout_ms);
-  for (bool keep_alive = true; keep_alive;) {
-    http::request_parser<http::empty_body> parser;
-    parser.header_limit(kMaxHeaderBytes);
-    stream.expires_after(timeout);
-    auto [read_error, read_bytes] =
-        co_await http::async_read_header(stream, buffer, parser, kNoThrow);
-    Response response;
-    const auto& request = parser.get();
-    if (read_error == http::error::end_of_stream || (read_error && !parser.got_some())) break;
-    if (read_error) {
-      response = TextAnswer(http::status::bad_request, "bad request");
-    } else if (request.method() != http::verb::get && request.method() != http::verb::head) {
-      response = TextAnswer(http::status::method_not_allowed, "method not allowed");
-      response.set(http::field::allow, "GET, HEAD");
-    } else {
-      response = Route(request.target());
-    }
-    // A body is never read, so what follows it cannot be found either.
-    keep_alive = !read_error && parser.is_done() && request.keep_alive();
-    response.version(11);
-    response.keep_alive(keep_alive);
-    response.prepare_payload();
-    stream.expires_after(timeout);
-    if (request.method() == http::verb::head) {
-      http::response<http::empty_body> head(response.base());
-      http::response_serializer<http::empty_body> serializer(head);
-      auto [error, bytes] = co_await http::async_write_header(stream, serializer, kNoThrow);
-      if (error) break;
-    } else {
-      auto [error, bytes] = co_await http::async_write(stream, response, kNoThrow);
-      if (error) break;
-    }
+  while (co_await AnswerOne(stream, buffer)) {
   }
   beast::error_code ignored;
   stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
   --num_connections;
+}
+
+// False: the connection is over.
+asio::awaitable<bool> ProbeServer::State::AnswerOne(beast::tcp_stream& stream,
+                                                    beast::flat_buffer& buffer) const {
+  const auto timeout = std::chrono::milliseconds(options.timeout_ms);
+  http::request_parser<http::empty_body> parser;
+  parser.header_limit(kMaxHeaderBytes);
+  stream.expires_after(timeout);
+  const auto [read_error, read_bytes] =
+      co_await http::async_read_header(stream, buffer, parser, kNoThrow);
+  if (read_error && !parser.got_some()) co_return false;
+  const auto& request = parser.get();
+  Response response =
+      read_error ? TextAnswer(http::status::bad_request, "bad request") : Respond(request);
+  // A body is never read, so what follows it cannot be found either.
+  const bool keep_alive = !read_error && parser.is_done() && request.keep_alive();
+  response.version(11);
+  response.keep_alive(keep_alive);
+  response.prepare_payload();
+  http::response_serializer<http::string_body> serializer(response);
+  stream.expires_after(timeout);
+  if (request.method() == http::verb::head) {
+    const auto [error, bytes] = co_await http::async_write_header(stream, serializer, kNoThrow);
+    co_return keep_alive && !error;
+  }
+  const auto [error, bytes] = co_await http::async_write(stream, serializer, kNoThrow);
+  co_return keep_alive && !error;
+}
+
+Response ProbeServer::State::Respond(const http::request<http::empty_body>& request) const {
+  if (request.method() == http::verb::get || request.method() == http::verb::head) {
+    return Route(request.target());
+  }
+  Response response = TextAnswer(http::status::method_not_allowed, "method not allowed");
+  response.set(http::field::allow, "GET, HEAD");
+  return response;
 }
 
 Response ProbeServer::State::Route(beast::string_view target) const {

@@ -1,10 +1,16 @@
 #include "prefill_node/engine_thread.h"
 
+#include <limits>
 #include <utility>
 
 #include "prefill_node/core/batching.h"
 
 namespace anchorage::prefill {
+namespace {
+
+int64_t NumTokens(const Job& job) { return static_cast<int64_t>(job.prompt.prompt_ids.size()); }
+
+}  // namespace
 
 EngineThread::EngineThread(Engine& engine, OnDone on_done)
     : engine_(engine), on_done_(std::move(on_done)), thread_([this] { Run(); }) {}
@@ -30,39 +36,62 @@ void EngineThread::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-std::vector<std::shared_ptr<Job>> EngineThread::TakeBatch() {
+EngineThread::Jobs EngineThread::TakeBatch() {
   MutexLock lock(mutex_);
   while (waiting_.empty() && !stopping_) changed_.Wait(mutex_);
+  return Take(std::numeric_limits<int64_t>::max());
+}
+
+EngineThread::Jobs EngineThread::TakeShortBatch() {
+  MutexLock lock(mutex_);
+  return Take(BatchLimits{}.short_tokens);
+}
+
+EngineThread::Jobs EngineThread::Take(int64_t max_tokens_each) {
   if (stopping_) return {};
+  std::vector<std::shared_ptr<Job>*> candidates;
   std::vector<int64_t> lengths;
-  for (const auto& job : waiting_) {
-    lengths.push_back(static_cast<int64_t>(job->prompt.prompt_ids.size()));
+  for (std::shared_ptr<Job>& job : waiting_) {
+    if (NumTokens(*job) > max_tokens_each) continue;
+    candidates.push_back(&job);
+    lengths.push_back(NumTokens(*job));
   }
-  std::vector<std::shared_ptr<Job>> batch;
+  Jobs jobs;
   for (const size_t index : ChooseBatch(lengths, BatchLimits{})) {
-    batch.push_back(std::move(waiting_[index]));
+    jobs.push_back(std::move(*candidates[index]));
   }
   std::erase(waiting_, nullptr);
-  return batch;
+  return jobs;
 }
 
 void EngineThread::Run() {
   for (;;) {
-    const std::vector<std::shared_ptr<Job>> batch = TakeBatch();
-    if (batch.empty()) return;
-    std::vector<PrefillRequest> requests;
-    for (const auto& job : batch) {
-      requests.push_back({.prompt_ids = job->prompt.prompt_ids,
-                          .sampling = job->prompt.sampling,
-                          .packing = job->packing,
-                          .sink = job->shipment.get(),
-                          .cancelled = &job->cancelled});
-    }
-    std::vector<PrefillResult> results = engine_.Run(requests);
-    for (size_t i = 0; i < batch.size(); ++i) {
-      batch[i]->result = std::move(results[i]);
-      on_done_(batch[i]);
-    }
+    const Jobs jobs = TakeBatch();
+    if (jobs.empty()) return;
+    RunBatch(jobs);
+  }
+}
+
+void EngineThread::RunBatch(const Jobs& jobs) {
+  std::vector<PrefillRequest> requests;
+  for (const auto& job : jobs) {
+    requests.push_back({.prompt_ids = job->prompt.prompt_ids,
+                        .sampling = job->prompt.sampling,
+                        .packing = job->packing,
+                        .sink = job->shipment.get(),
+                        .cancelled = &job->cancelled});
+  }
+  const bool is_long = NumTokens(*jobs.front()) > BatchLimits{}.short_tokens;
+  const std::unique_ptr<Batch> batch = engine_.Start(requests);
+  while (!batch->done()) {
+    batch->Step();
+    if (!is_long || batch->done()) continue;
+    if (const Jobs overtaking = TakeShortBatch(); !overtaking.empty()) RunBatch(overtaking);
+  }
+  std::vector<PrefillResult> results = batch->TakeResults();
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    jobs[i]->result = std::move(results[i]);
+    on_done_(jobs[i]);
   }
 }
 

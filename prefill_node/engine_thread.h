@@ -1,4 +1,9 @@
 // The thread that owns the prefill engine and runs whatever has been granted.
+//
+// Short prompts share a batch (core/batching.h). While a long prompt runs, short ones that are
+// granted meanwhile do not wait for its end: it is put aside at a layer boundary, where it holds
+// only its bridge and finished layers, they pass through all layers, and it goes on. At most one
+// batch overtakes at each boundary, so a long prompt always advances.
 #pragma once
 
 #include <atomic>
@@ -28,12 +33,19 @@ class EngineThread {
   // Whether something was submitted that has not started yet.
   bool has_waiting() const;
 
-  // Finishes the batch that runs, then joins. Jobs that have not started are dropped.
+  // Finishes what has started, then joins. Jobs that have not started are dropped.
   void Stop();
 
  private:
+  using Jobs = std::vector<std::shared_ptr<Job>>;
+
   void Run();
-  std::vector<std::shared_ptr<Job>> TakeBatch();
+  void RunBatch(const Jobs& jobs);
+  // Blocks until there is one; empty: the thread is to stop.
+  Jobs TakeBatch();
+  // What may overtake a long prompt now; never blocks.
+  Jobs TakeShortBatch();
+  Jobs Take(int64_t max_tokens_each) REQUIRES(mutex_);
 
   Engine& engine_;
   const OnDone on_done_;
