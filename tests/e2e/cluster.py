@@ -92,6 +92,10 @@ class Process:
         return self.popen is not None and self.popen.poll() is None
 
     @property
+    def role(self):
+        return self.name.split("-")[0]
+
+    @property
     def pid(self):
         return self.popen.pid
 
@@ -127,6 +131,10 @@ class Process:
     def log(self):
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
+    def errors(self):
+        """What it logged as an error, which no request and no peer may cause."""
+        return [line for line in self.log().splitlines() if f"Z error {self.role} " in line]
+
     def log_tail(self, lines=40):
         return f"--- {self.name}\n" + "\n".join(self.log().splitlines()[-lines:])
 
@@ -145,8 +153,9 @@ class Cluster:
     """A service on free loopback ports. Use it as a context manager, or start() and close() it.
 
     Leaving without an exception stops every process that lives with SIGTERM and asserts that it
-    exits with status 0; leaving with one kills them. A process that a test killed on purpose and
-    did not start again is left alone. `dial_host`: how the router names the workers' machine.
+    exits with status 0 and has logged no error: what was granted was what was planned, in every
+    request. Leaving with one kills them. A process that a test killed on purpose and did not start
+    again is left alone. `dial_host`: how the router names the workers' machine.
     """
 
     def __init__(self, model, folder, *, prefill=1, decode=1, transport="tcp", kv="anchorkv",
@@ -239,6 +248,7 @@ class Cluster:
             for process in self.processes:
                 if process.popen is not None and process.popen.returncode != -signal.SIGKILL:
                     process.terminate()
+                assert not process.errors(), "\n".join(process.errors())
         finally:
             self.kill()
 

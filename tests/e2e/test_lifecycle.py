@@ -39,7 +39,7 @@ def leftovers(cluster):
     """Everything that should be zero when nobody is served, by process and metric; {} when it is."""
     zero = {
         "router": ["anchorage_requests_in_flight", "anchorage_router_waiting_kv_bytes",
-                   "anchorage_queue_depth"],
+                   "anchorage_router_held_kv_bytes", "anchorage_queue_depth"],
         "prefill": ["anchorage_prefill_running_requests", "anchorage_prefill_queued_tokens",
                     "anchorage_prefill_kv_held_bytes", "anchorage_queue_depth",
                     "anchorage_kv_transfers_in_flight"],
@@ -50,7 +50,7 @@ def leftovers(cluster):
     left = {}
     for process in cluster.processes:
         metrics = process.metrics()
-        for name in zero[process.name.split("-")[0]]:
+        for name in zero[process.role]:
             assert name in metrics.names(), f"{process.name} does not export {name}"
             if metrics.value(name) != 0:
                 left[process.name, name] = metrics.value(name)
