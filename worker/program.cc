@@ -23,7 +23,7 @@ ABSL_FLAG(std::string, control, "127.0.0.1:0", "host:port on which routers conne
 ABSL_FLAG(std::string, admin, "127.0.0.1:0",
           "host:port of /live, /ready, /health, /version and /metrics");
 ABSL_FLAG(std::string, model, "", "model file (GGUF); required");
-ABSL_FLAG(std::string, transport, "ucx", "how KV travels: ucx, or tcp for untrusted networks");
+ABSL_FLAG(std::string, transport, "ucx", "how KV travels: ucx (RDMA where there is one), or tcp");
 ABSL_FLAG(int, threads, 0, "CPU threads of the engine; 0: one for each core");
 ABSL_FLAG(std::string, token_file, "",
           "file with the secret that routers and nodes share; empty: none is asked for");
