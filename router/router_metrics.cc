@@ -54,8 +54,11 @@ RouterMetrics::RouterMetrics(observe::MetricsRegistry* registry, std::string mod
        {ErrorReason::kBadRequest, ErrorReason::kContextLength, ErrorReason::kAuth,
         ErrorReason::kNoCapacity, ErrorReason::kQueueTimeout, ErrorReason::kPrefillFailed,
         ErrorReason::kTransferFailed, ErrorReason::kDecodeFailed, ErrorReason::kInternal}) {
-    registry_.AddCounter("anchorage_request_errors_total", "Failed requests, also after 200.",
-                         {{"reason", ErrorReasonName(reason)}});
+    Errors(reason);
+  }
+  for (const char* stage : {"queue", "prefill", "decode"}) Disconnects(stage);
+  for (const char* reason : {"headroom", "queue_full", "draining"}) {
+    observe::AdmissionRejections(registry_, kRole, reason);
   }
   for (const char* role : {"prefill", "decode"}) {
     for (const char* state : {"ready", "draining", "down"}) SetWorkers(role, state, 0);
@@ -71,19 +74,19 @@ void RouterMetrics::CountRequest(const char* endpoint, int code, bool known_mode
       .Add();
 }
 
-void RouterMetrics::CountError(ErrorReason reason) {
-  registry_
-      .AddCounter("anchorage_request_errors_total", "Failed requests, also after 200.",
-                  {{"reason", ErrorReasonName(reason)}})
-      .Add();
+observe::Counter RouterMetrics::Errors(ErrorReason reason) {
+  return registry_.AddCounter("anchorage_request_errors_total", "Failed requests, also after 200.",
+                              {{"reason", ErrorReasonName(reason)}});
 }
 
-void RouterMetrics::CountDisconnect(const char* stage) {
-  registry_
-      .AddCounter("anchorage_client_disconnects_total",
-                  "Clients that left before their answer was complete.", {{"stage", stage}})
-      .Add();
+observe::Counter RouterMetrics::Disconnects(const char* stage) {
+  return registry_.AddCounter("anchorage_client_disconnects_total",
+                              "Clients that left before their answer was complete.",
+                              {{"stage", stage}});
 }
+
+void RouterMetrics::CountError(ErrorReason reason) { Errors(reason).Add(); }
+void RouterMetrics::CountDisconnect(const char* stage) { Disconnects(stage).Add(); }
 
 void RouterMetrics::CountRejection(const char* reason) {
   observe::AdmissionRejections(registry_, kRole, reason).Add();

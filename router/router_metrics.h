@@ -40,6 +40,9 @@ class RouterMetrics {
   observe::Histogram decode_stage;
 
  private:
+  observe::Counter Errors(ErrorReason reason);
+  observe::Counter Disconnects(const char* stage);
+
   observe::MetricsRegistry& registry_;
   const std::string model_;
   observe::Counter prompt_tokens_;
