@@ -15,6 +15,7 @@ enter_clean_room() {
   debootstrap --variant=minbase --include=git,ca-certificates bookworm "$room" ||
     die "debootstrap failed"
   mount -t proc proc "$room/proc"
+  mount -t sysfs -o ro sysfs "$room/sys"  # UCX finds the network interfaces there
   mount --rbind /dev "$room/dev"
   mount --make-rslave "$room/dev"
   cp -L /etc/resolv.conf "$room/etc/resolv.conf"
@@ -26,11 +27,11 @@ enter_clean_room() {
     step "Clean room: $command"
     chroot "$room" env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
       LANG=C.UTF-8 PIP_CERT=/etc/ssl/certs/ca-certificates.crt \
-      bash -c "cd /root/anchorage && $command" || die "in the clean room: $command"
+      bash -o pipefail -c "cd /root/anchorage && $command" || die "in the clean room: $command"
   done
 }
 
 leave_clean_room() {
-  umount -l "$1/dev" "$1/proc" 2>/dev/null || true
+  umount -l "$1/dev" "$1/sys" "$1/proc" 2>/dev/null || true
   rm -rf --one-file-system "$1"
 }
