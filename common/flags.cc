@@ -100,7 +100,8 @@ class CommandLine {
   bool TakeFlag(std::string_view argument, const char* next) {
     const size_t equals = argument.find('=');
     const std::string spelled(argument.substr(0, equals));
-    const std::string name = FlagName(spelled.substr(spelled.find_first_not_of('-')));
+    const std::string name =
+        FlagName(spelled.substr(std::min(spelled.find_first_not_of('-'), spelled.size())));
     if (name == "help" || name == "h") PrintHelp();
     if (name == "version") PrintVersion();
     if (absl::CommandLineFlag* const flag = Find(name)) {
@@ -165,6 +166,13 @@ std::vector<std::string> ParseFlags(std::string_view usage, int argc, char** arg
   CommandLine line(usage, taken);
   SetFromEnvironment();
   return line.Parse(argc, argv);
+}
+
+absl::StatusOr<int64_t> MillisecondsOf(const char* flag, absl::Duration duration) {
+  if (duration < absl::Milliseconds(1) || duration > absl::Hours(1000)) {
+    return Invalid("%s: %s is not in 1ms..1000h", flag, absl::FormatDuration(duration));
+  }
+  return absl::ToInt64Milliseconds(duration);
 }
 
 void DieOfBadFlag(const absl::Status& status) {

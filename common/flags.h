@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 namespace anchorage {
 
@@ -20,6 +22,9 @@ namespace anchorage {
 // not take or a value that does not parse.
 std::vector<std::string> ParseFlags(std::string_view usage, int argc, char** argv,
                                     const std::vector<std::string_view>& taken = {});
+
+// The duration that was given for `flag` ("--lease"). InvalidArgument: below 1 ms or above 1000 h.
+absl::StatusOr<int64_t> MillisecondsOf(const char* flag, absl::Duration duration);
 
 // Prints the message on standard error and exits with status 2.
 [[noreturn]] void DieOfBadFlag(const absl::Status& status);

@@ -37,8 +37,9 @@ NodeOptions OptionsFromFlags() {
   const absl::StatusOr<int64_t> memory = ParseBytes(absl::GetFlag(FLAGS_kv_memory));
   if (!memory.ok()) DieOfBadFlag(Annotate(memory.status(), "--kv-memory"));
   options.kv_memory_bytes = *memory;
-  options.lease_ms = absl::ToInt64Milliseconds(absl::GetFlag(FLAGS_lease));
-  if (options.lease_ms <= 0) DieOfBadFlag(Invalid("--lease: must be above 0"));
+  const absl::StatusOr<int64_t> lease = MillisecondsOf("--lease", absl::GetFlag(FLAGS_lease));
+  if (!lease.ok()) DieOfBadFlag(lease.status());
+  options.lease_ms = *lease;
   return options;
 }
 

@@ -228,9 +228,8 @@ void DecodeNode::SendEnded(AttemptId id, const absl::Status& status, const char*
 }
 
 void DecodeNode::ExpireLeases() {
-  if (!engine_->ExpireLeases()) return;
-  // A peer that has been silent for a whole lease may never let its transfers end.
-  for (const uint64_t token : engine_->OrphanedTokens()) data_->CloseLanding(token);
+  engine_->ExpireLeases();
+  for (const uint64_t token : engine_->OverdueTokens()) data_->CloseLanding(token);
 }
 
 void DecodeNode::DescribeState(proto::NodeState& state) const {

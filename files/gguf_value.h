@@ -36,7 +36,7 @@ std::optional<GgufValueType> FindValueType(uint32_t id);
 // Bytes of one value; 0 for strings and arrays, which have no fixed size.
 uint64_t FixedSize(GgufValueType type);
 
-// An integer of any width as (negative, magnitude).
+// An integer of any width: whether it is negative, and its bits.
 struct WideInteger {
   bool negative;
   uint64_t bits;  // two's complement

@@ -6,7 +6,6 @@
 // batch overtakes at each boundary, so a long prompt always advances.
 #pragma once
 
-#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -21,7 +20,7 @@ namespace anchorage::prefill {
 
 class EngineThread {
  public:
-  // `on_done` runs on the engine's thread, once for each job that was submitted before Stop.
+  // `on_done` runs on the engine's thread, once for each job that has started.
   using OnDone = std::function<void(std::shared_ptr<Job>)>;
 
   // `engine` must outlive it.

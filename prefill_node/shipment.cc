@@ -108,11 +108,12 @@ void Shipment::End(const absl::Status& status) {
   OnEnd on_end;
   {
     MutexLock lock(mutex_);
+    if (!on_end_) return;
     on_end = std::exchange(on_end_, nullptr);
     end_ns_ = Clock::Real().NowNs();
     if (closing_) metrics_.Exposed(end_ns_ - close_ns_);
   }
-  if (on_end) on_end(status);
+  on_end(status);
 }
 
 int64_t Shipment::exposed_ns() const {

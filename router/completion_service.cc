@@ -17,6 +17,18 @@ using asio::experimental::awaitable_operators::operator||;
 
 constexpr int kClientClosedRequest = 499;
 
+// Counts an answer as long as it lives, also when its coroutine is destroyed half-way.
+class Answering {
+ public:
+  explicit Answering(int* count) : count_(*count) { ++count_; }
+  ~Answering() { --count_; }
+  Answering(const Answering&) = delete;
+  Answering& operator=(const Answering&) = delete;
+
+ private:
+  int& count_;
+};
+
 }  // namespace
 
 asio::awaitable<bool> CompletionService::Answer(Endpoint endpoint, std::string body) {
@@ -51,13 +63,14 @@ asio::awaitable<bool> CompletionService::Serve(RequestSpec spec, CompletionWrite
   auto outbox = std::make_shared<Outbox>(context_.io);
   const ApiResult<uint64_t> submitted = context_.engine.Submit(std::move(spec), outbox);
   if (!submitted.ok()) co_return co_await connection_.WriteError(exchange_, submitted.error());
+  const Answering answering(&context_.answering);
   connection_.StopDeadline();
   const auto ended = co_await (Deliver(writer, stream, outbox) || CancelWhenGone(*submitted));
   if (ended.index() == 0 && std::get<0>(ended)) co_return true;
   // Also when a write failed: then nobody reads any more. Nothing happens where it is over.
   const char* stage = context_.engine.Cancel(*submitted);
   if (ended.index() == 1) stage = std::get<1>(ended);
-  const bool complete = ended.index() == 0 && stage[0] == '\0';
+  const bool complete = ended.index() == 0 && exchange_.counted;
   if (!complete) {
     if (stage[0] == '\0') stage = "response";
     context_.metrics.CountDisconnect(stage);
@@ -128,7 +141,8 @@ asio::awaitable<bool> CompletionService::DeliverStream(const CompletionWriter& w
     if (!outcome) continue;
     if (outcome->error) context_.metrics.CountError(outcome->error->reason);
     connection_.Count(exchange_, outcome->error ? outcome->error->status : 200);
-    co_return exchange_.keep_alive&& exchange_.version == 11;
+    const bool reusable = exchange_.version == 11 && exchange_.keep_alive && !context_.draining;
+    co_return reusable;
   }
 }
 

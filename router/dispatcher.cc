@@ -11,6 +11,7 @@ namespace {
 
 constexpr int64_t kNsPerMs = 1'000'000;
 constexpr uint32_t kFirstGeneration = 1;
+constexpr int64_t kMaxLeaseMs = 3'600'000;
 constexpr int64_t kRenewalsPerLease = 3;
 
 void RemoveFrom(std::deque<uint64_t>& queue, uint64_t request) {
@@ -340,7 +341,7 @@ void Dispatcher::OnGranted(Worker& worker, const proto::Granted& granted) {
                       request->spec().kv_bytes, worker.channel->peer_address(), granted.bytes());
   }
   ledger_.Grant(worker.id, request->attempt(), granted.bytes());
-  request->lease_ms = granted.lease_ms();
+  request->lease_ms = std::clamp<int64_t>(granted.lease_ms(), 0, kMaxLeaseMs);
   request->renewed_ns = clock_.NowNs();
   StartPrefill(*request, &granted);
 }
@@ -420,7 +421,6 @@ void Dispatcher::OnEnded(Worker& worker, const proto::Ended& ended) {
   WorkerId& held_by = at_prefill ? request->prefill : request->decode;
   if (held_by != worker.id) return;  // it had already said what matters
   held_by = 0;
-  RemoveFrom(reserving_, attempt.request);
   observe::LogWarning(request->spec().log_id, "%s ended it in stage %s: %s (%d)",
                       worker.channel->peer_address(), ended.stage(), ended.message(),
                       ended.status());
@@ -471,7 +471,7 @@ void Dispatcher::End(Request& request, Outcome outcome) {
     SendTo(*holder, CancelMessage(attempt, log_id));
   }
   closing_.Add(attempt, request.prefill, request.decode, log_id, clock_.NowNs());
-  // The sink may call back; by then the request is no longer found.
+  // Out of the map first: the sink's last call sees an engine without it.
   const std::unique_ptr<Request> owned = std::move(requests_.at(attempt.request));
   requests_.erase(attempt.request);
   observer_.OnEnd(*owned, outcome);

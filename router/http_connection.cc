@@ -134,6 +134,7 @@ asio::awaitable<bool> HttpConnection::WriteError(Exchange& exchange, ApiError er
 asio::awaitable<bool> HttpConnection::Write(Exchange& exchange, int status, std::string body,
                                             int64_t retry_after_seconds) {
   Count(exchange, status);
+  exchange.keep_alive = exchange.keep_alive && !context_.draining;
   http::response<http::string_body> response;
   response.version(exchange.version);
   response.result(static_cast<unsigned>(status));

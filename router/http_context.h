@@ -25,6 +25,7 @@ struct HttpContext {
   RouterMetrics& metrics;
   const SmallAnswers small_answers;
   bool draining = false;  // every answer closes its connection
+  int answering = 0;      // completion requests whose answer is not written yet
   bool stopped = false;
 };
 

@@ -121,6 +121,7 @@ absl::StatusOr<std::unique_ptr<HttpFront>> HttpFront::Start(
 
 std::string HttpFront::address() const { return state_->address; }
 int HttpFront::connections() const { return static_cast<int>(state_->sessions.size()); }
+int HttpFront::answering() const { return state_->context.answering; }
 void HttpFront::BeginDrain() { state_->context.draining = true; }
 
 void HttpFront::Stop() {

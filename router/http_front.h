@@ -37,6 +37,8 @@ class HttpFront {
   int connections() const;
   // From now on every answer closes its connection.
   void BeginDrain();
+  // Completion requests whose answer is not written yet.
+  int answering() const;
   // Stops listening and closes every connection, which cancels what they wait for. Idempotent.
   void Stop();
 

@@ -53,21 +53,14 @@ namespace {
 
 constexpr int64_t kTickMs = 20;
 
-absl::StatusOr<int64_t> Milliseconds(const char* flag, absl::Duration duration) {
-  if (duration <= absl::ZeroDuration() || duration > absl::Hours(1000)) {
-    return Invalid("%s: %s is not above 0", flag, absl::FormatDuration(duration));
-  }
-  return absl::ToInt64Milliseconds(duration);
-}
-
 absl::StatusOr<DispatcherOptions> DispatcherOptionsFromFlags() {
   DispatcherOptions options;
   options.queue_size = absl::GetFlag(FLAGS_queue_size);
   if (options.queue_size < 1) return Invalid("--queue-size must be at least 1");
   ASSIGN_OR_RETURN(options.queue_timeout_ms,
-                   Milliseconds("--queue-timeout", absl::GetFlag(FLAGS_queue_timeout)));
+                   MillisecondsOf("--queue-timeout", absl::GetFlag(FLAGS_queue_timeout)));
   ASSIGN_OR_RETURN(options.request_timeout_ms,
-                   Milliseconds("--request-timeout", absl::GetFlag(FLAGS_request_timeout)));
+                   MillisecondsOf("--request-timeout", absl::GetFlag(FLAGS_request_timeout)));
   options.boot_id = NewBootId();
   return options;
 }
@@ -107,7 +100,8 @@ class Drain {
     loop_.Every(kTickMs, [this, deadline_ns, finish = std::move(finish)] {
       const bool late = Clock::Real().NowNs() >= deadline_ns;
       if (late) dispatcher_.FailAll(Draining());
-      const bool over = dispatcher_.running() == 0 && (late || dispatcher_.closing() == 0);
+      const bool told = dispatcher_.closing() == 0 && front_.answering() == 0;
+      const bool over = dispatcher_.running() == 0 && (late || told);
       // One tick more, in which the last answers are written.
       if (over && !std::exchange(finished_, true)) loop_.After(kTickMs, finish);
     });
@@ -127,9 +121,9 @@ absl::Status Serve() {
   if (absl::GetFlag(FLAGS_model).empty()) return Invalid("--model names no file");
   ASSIGN_OR_RETURN(const DispatcherOptions options, DispatcherOptionsFromFlags());
   ASSIGN_OR_RETURN(const int64_t drain_ms,
-                   Milliseconds("--drain-timeout", absl::GetFlag(FLAGS_drain_timeout)));
+                   MillisecondsOf("--drain-timeout", absl::GetFlag(FLAGS_drain_timeout)));
   ASSIGN_OR_RETURN(const int64_t resolve_ms,
-                   Milliseconds("--resolve-interval", absl::GetFlag(FLAGS_resolve_interval)));
+                   MillisecondsOf("--resolve-interval", absl::GetFlag(FLAGS_resolve_interval)));
   RETURN_IF_ERROR(CheckNames("--prefill", absl::GetFlag(FLAGS_prefill)));
   RETURN_IF_ERROR(CheckNames("--decode", absl::GetFlag(FLAGS_decode)));
   SpecLimits limits;

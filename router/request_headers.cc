@@ -54,8 +54,12 @@ std::string TraceIdOf(std::string_view traceparent) {
 }
 
 bool IsJson(std::string_view content_type) {
-  const std::string_view type = content_type.substr(0, content_type.find(';'));
-  return EqualsIgnoringCase(type, "application/json") || type.ends_with("+json");
+  std::string_view type = content_type.substr(0, content_type.find(';'));
+  while (type.ends_with(' ') || type.ends_with('\t')) type.remove_suffix(1);
+  constexpr std::string_view kSuffix = "+json";
+  return EqualsIgnoringCase(type, "application/json") ||
+         (type.size() > kSuffix.size() &&
+          EqualsIgnoringCase(type.substr(type.size() - kSuffix.size()), kSuffix));
 }
 
 bool HasBearer(std::string_view authorization, std::string_view key) {

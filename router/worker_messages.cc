@@ -91,11 +91,15 @@ ApiError ErrorOf(const proto::Ended& ended) {
   switch (code) {
     case absl::StatusCode::kDeadlineExceeded:
       return RequestTimeout(stage);
+    case absl::StatusCode::kUnavailable:
+      if (stage != "queue") break;
+      return NoWorkers("A node of the service is shutting down. Please try again.");
     case absl::StatusCode::kResourceExhausted:
       return NoWorkers("No memory or compute is free for this request. Please try again later.");
     default:
-      return StageFailed(stage, "The request failed in the " + stage + " stage. Please try again.");
+      break;
   }
+  return StageFailed(stage, "The request failed in the " + stage + " stage. Please try again.");
 }
 
 }  // namespace anchorage::router

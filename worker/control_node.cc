@@ -80,7 +80,7 @@ void ControlNode::OnUp(transport::ControlChannelPtr channel) {
   observe::LogInfo("", "router '%s' connected from %s", channel->peer().node_name(),
                    channel->peer_address());
   channel->Send(StateMessage());
-  routers_[channel->peer_boot()] = std::move(channel);
+  routers_.insert(std::move(channel));
 }
 
 void ControlNode::OnMessage(transport::ControlChannelPtr channel, proto::Envelope message) {
@@ -92,10 +92,7 @@ void ControlNode::OnMessage(transport::ControlChannelPtr channel, proto::Envelop
 void ControlNode::OnDown(transport::ControlChannelPtr channel, absl::Status reason) {
   observe::LogWarning("", "router '%s' is gone: %s", channel->peer().node_name(),
                       std::string(reason.message()));
-  if (const auto found = routers_.find(channel->peer_boot());
-      found != routers_.end() && found->second == channel) {
-    routers_.erase(found);
-  }
+  routers_.erase(channel);
   OnRouterGone(channel);
 }
 
@@ -113,7 +110,7 @@ void ControlNode::PushState(bool always) {
   std::string bytes = message.SerializeAsString();
   if (!always && bytes == last_state_) return;
   last_state_ = std::move(bytes);
-  for (const auto& [boot, router] : routers_) router->Send(message);
+  for (const auto& router : routers_) router->Send(message);
 }
 
 }  // namespace anchorage::worker

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <unordered_map>
+#include <unordered_set>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -93,8 +93,8 @@ class ControlNode : public Node, public transport::ControlHandler {
   std::atomic<bool> started_{false};
   std::atomic<bool> draining_{false};
   std::atomic<bool> stopping_{false};
-  std::unordered_map<uint64_t, transport::ControlChannelPtr> routers_;  // by boot id
-  std::string last_state_;                                              // as it was pushed
+  std::unordered_set<transport::ControlChannelPtr> routers_;
+  std::string last_state_;  // as it was pushed
 };
 
 }  // namespace anchorage::worker

@@ -63,8 +63,8 @@ absl::StatusOr<Settings> CheckFlags(const char* role) {
   ASSIGN_OR_RETURN(settings.token, ReadSecretFile("--token-file", absl::GetFlag(FLAGS_token_file)));
   settings.node_name = absl::GetFlag(FLAGS_node_name);
   if (settings.node_name.empty()) settings.node_name = HostName();
-  settings.drain_timeout_ms = absl::ToInt64Milliseconds(absl::GetFlag(FLAGS_drain_timeout));
-  if (settings.drain_timeout_ms < 0) return Invalid("--drain-timeout: must not be negative");
+  ASSIGN_OR_RETURN(settings.drain_timeout_ms,
+                   MillisecondsOf("--drain-timeout", absl::GetFlag(FLAGS_drain_timeout)));
   ASSIGN_OR_RETURN(settings.plan, kv::PlanOptionsFromFlags());
   RETURN_IF_ERROR(observe::StartLogging(role));
   return settings;

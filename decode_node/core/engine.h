@@ -103,7 +103,7 @@ class Engine {
   void Wake();
 
   // Regions that are taking bytes for attempts which have ended.
-  std::vector<uint64_t> OrphanedTokens() const { return landings_.OrphanedTokens(); }
+  std::vector<uint64_t> OverdueTokens() const { return landings_.OverdueTokens(); }
 
   ArenaUsage usage() const { return arena_.usage(); }
   int64_t active_sequences() const { return active_.load(); }

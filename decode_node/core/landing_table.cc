@@ -43,18 +43,16 @@ void LandingTable::Remember(AttemptId id) {
   ended_order_.pop_front();
 }
 
-int LandingTable::RunningTransfers(AttemptId id) const {
-  return static_cast<int>(
-      std::count_if(transfers_.begin(), transfers_.end(),
-                    [&](const auto& transfer) { return transfer.second.attempt == id; }));
-}
-
-void LandingTable::End(AttemptId id) {
+void LandingTable::End(AttemptId id, int64_t patience_ns) {
   const auto found = entries_.find(id);
   if (found == entries_.end()) return;
-  if (const int running = RunningTransfers(id); running > 0) {
-    found->second.memory->Quarantine(running);
+  int running = 0;
+  for (auto& [token, transfer] : transfers_) {
+    if (transfer.attempt != id) continue;
+    transfer.overdue_ns = clock_.NowNs() + patience_ns;
+    ++running;
   }
+  if (running > 0) found->second.memory->Quarantine(running);
   entries_.erase(found);
   Remember(id);
 }
@@ -100,7 +98,10 @@ absl::StatusOr<RunningLanding> LandingTable::Announce(const LayerAnnouncement& a
   state = LayerState::kLanding;
   entry->lease_end_ns = clock_.NowNs() + lease_ns_;
   const uint64_t token = next_token_++;
-  transfers_[token] = Transfer{announcement.attempt, layer, announcement.checksum, entry->memory};
+  transfers_[token] = Transfer{.attempt = announcement.attempt,
+                               .layer = layer,
+                               .checksum = announcement.checksum,
+                               .memory = entry->memory};
   return RunningLanding{region, token};
 }
 
@@ -120,7 +121,7 @@ std::optional<LandedLayer> LandingTable::Quiet(uint64_t token, const absl::Statu
     transfers_.erase(transfer);
     if (entry != entries_.end()) {
       failures_.emplace_back(ended.attempt, landed);
-      End(ended.attempt);
+      End(ended.attempt, lease_ns_);
     }
     return std::nullopt;
   }
@@ -139,7 +140,7 @@ void LandingTable::Verified(uint64_t token, const absl::Status& verdict) {
   if (entry == entries_.end()) return;
   if (!verdict.ok()) {
     failures_.emplace_back(transfer.attempt, verdict);
-    End(transfer.attempt);
+    End(transfer.attempt, lease_ns_);
     return;
   }
   entry->second.layers[static_cast<size_t>(transfer.layer)] = LayerState::kVerified;
@@ -164,7 +165,7 @@ absl::StatusOr<std::shared_ptr<Grant>> LandingTable::Complete(AttemptId id, uint
 bool LandingTable::Abort(AttemptId id) {
   MutexLock lock(mutex_);
   if (!entries_.contains(id)) return false;
-  End(id);
+  End(id, lease_ns_);
   return true;
 }
 
@@ -181,7 +182,7 @@ std::vector<AttemptId> LandingTable::ExpireLeases() {
   for (const auto& [id, entry] : entries_) {
     if (now >= entry.lease_end_ns) expired.push_back(id);
   }
-  for (const AttemptId id : expired) End(id);
+  for (const AttemptId id : expired) End(id, /*patience_ns=*/0);
   return expired;
 }
 
@@ -190,11 +191,12 @@ std::vector<std::pair<AttemptId, absl::Status>> LandingTable::TakeFailures() {
   return std::exchange(failures_, {});
 }
 
-std::vector<uint64_t> LandingTable::OrphanedTokens() const {
+std::vector<uint64_t> LandingTable::OverdueTokens() const {
   MutexLock lock(mutex_);
   std::vector<uint64_t> tokens;
+  const int64_t now = clock_.NowNs();
   for (const auto& [token, transfer] : transfers_) {
-    if (!entries_.contains(transfer.attempt)) tokens.push_back(token);
+    if (now >= transfer.overdue_ns) tokens.push_back(token);
   }
   return tokens;
 }

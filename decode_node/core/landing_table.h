@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -98,8 +99,9 @@ class LandingTable {
   // Attempts whose landing failed since the last call, each with its reason, once.
   std::vector<std::pair<AttemptId, absl::Status>> TakeFailures();
 
-  // Tokens of regions that are still taking bytes for attempts that have ended.
-  std::vector<uint64_t> OrphanedTokens() const;
+  // Tokens of regions that are still taking bytes although their attempt's lease ran out, or it
+  // ended a whole lease ago: their senders may never let them end.
+  std::vector<uint64_t> OverdueTokens() const;
 
   int64_t landings() const;  // attempts here
 
@@ -117,14 +119,16 @@ class LandingTable {
     int layer = 0;
     uint64_t checksum = 0;
     std::shared_ptr<Grant> memory;
+    int64_t overdue_ns = kNever;  // from when on it should have ended
   };
 
   absl::StatusOr<Entry*> Find(AttemptId id, uint64_t nonce) REQUIRES(mutex_);
   absl::Status CheckNotEnded(AttemptId id) const REQUIRES(mutex_);
   void Remember(AttemptId id) REQUIRES(mutex_);
-  void End(AttemptId id) REQUIRES(mutex_);
-  int RunningTransfers(AttemptId id) const REQUIRES(mutex_);
+  // Its running transfers may go on for `patience_ns`.
+  void End(AttemptId id, int64_t patience_ns) REQUIRES(mutex_);
 
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
   static constexpr size_t kRememberedAttempts = 65'536;
 
   Arena& arena_;

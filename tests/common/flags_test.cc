@@ -58,7 +58,19 @@ TEST(FlagsTest, ABadValueStopsTheProgramWithASentence) {
   EXPECT_EQ(refusal("", "--pause 5"), "--pause: '5' is not a duration, such as 500ms, 10s or 2m\n");
   EXPECT_EQ(refusal("", "--queue-size"), "--queue-size: needs a value\n");
   EXPECT_EQ(refusal("", "--no-such-flag=1"), "there is no flag --no-such-flag; see --help\n");
+  EXPECT_EQ(refusal("", "---"), "there is no flag ---; see --help\n");
+  EXPECT_EQ(refusal("", "--=x"), "there is no flag --; see --help\n");
   EXPECT_EQ(refusal("", "--nokv"), "there is no flag --nokv; see --help\n");
+}
+
+TEST(FlagsTest, DurationsAreFinite) {
+  EXPECT_EQ(*MillisecondsOf("--lease", absl::Seconds(2)), 2'000);
+  for (const absl::Duration bad :
+       {absl::ZeroDuration(), -absl::Seconds(1), absl::Hours(1001), absl::InfiniteDuration()}) {
+    EXPECT_FALSE(MillisecondsOf("--lease", bad).ok());
+  }
+  EXPECT_EQ(MillisecondsOf("--lease", absl::InfiniteDuration()).status().message(),
+            "--lease: inf is not in 1ms..1000h");
 }
 
 TEST(FlagsTest, HelpShowsOwnFlagsAndVersionTheVersion) {

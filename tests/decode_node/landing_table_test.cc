@@ -108,7 +108,10 @@ TEST_F(LandingTableTest, AbortWhileATransferRunsQuarantinesUntilItIsQuiet) {
   EXPECT_EQ(arena_.usage().quarantined_bytes, 1'280);
   EXPECT_EQ(arena_.usage().quarantined_regions, 1);
   running->region[639] = std::byte{1};  // the transport may still write here
-  EXPECT_EQ(table_.OrphanedTokens(), std::vector<uint64_t>{running->token});
+  clock_.AdvanceNs(10 * kSecondNs - 1);
+  EXPECT_TRUE(table_.OverdueTokens().empty());
+  clock_.AdvanceNs(1);
+  EXPECT_EQ(table_.OverdueTokens(), std::vector<uint64_t>{running->token});
   EXPECT_FALSE(table_.Quiet(running->token, absl::OkStatus()).has_value());
   EXPECT_EQ(arena_.usage(), (ArenaUsage{.limit_bytes = 10'000}));
 }
@@ -161,6 +164,25 @@ TEST_F(LandingTableTest, LeaseIsRenewedByWordWhileAnAttemptIsLanding) {
   EXPECT_EQ(table_.ExpireLeases(), std::vector<AttemptId>{id_});
   table_.Renew(id_);  // too late: it has ended for good
   EXPECT_EQ(table_.landings(), 0);
+  EXPECT_EQ(arena_.usage(), (ArenaUsage{.limit_bytes = 10'000}));
+}
+
+TEST_F(LandingTableTest, ATransferOfAnExpiredLeaseIsOverdueAtOnceAndANeighboursIsNot) {
+  Grant();
+  auto silent = table_.Announce(Layer(0));
+  ASSERT_TRUE(silent.ok());
+  clock_.AdvanceNs(5 * kSecondNs);
+  id_ = {id_.request + 1, 1};
+  Grant();
+  auto neighbour = table_.Announce(Layer(0));
+  ASSERT_TRUE(neighbour.ok());
+  ASSERT_TRUE(table_.Abort(id_));
+  clock_.AdvanceNs(5 * kSecondNs);
+  EXPECT_EQ(table_.ExpireLeases().size(), 1u);
+  EXPECT_EQ(table_.OverdueTokens(), std::vector<uint64_t>{silent->token});
+  EXPECT_FALSE(table_.Quiet(silent->token, absl::OkStatus()).has_value());
+  EXPECT_FALSE(table_.Quiet(neighbour->token, absl::OkStatus()).has_value());
+  EXPECT_TRUE(table_.OverdueTokens().empty());
   EXPECT_EQ(arena_.usage(), (ArenaUsage{.limit_bytes = 10'000}));
 }
 

@@ -4,9 +4,9 @@ import time
 
 
 def test_a_layer_may_take_longer_than_the_lease(start_cluster, make_tiny_model):
-    # One layer of this model takes seconds over a prompt of this length; the lease, half of one.
+    # One layer of this model takes seconds over a prompt of this length; the lease is a fraction of one.
     model = make_tiny_model("--layers", "2", "--heads", "16", "--kv-heads", "8")
-    lease_seconds = 0.5
+    lease_seconds = 0.2
     cluster = start_cluster(model=model, decode_flags=["--lease", f"{lease_seconds}s"])
     begin = time.monotonic()
     answer = cluster.client().completions.create(

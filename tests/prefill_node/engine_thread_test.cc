@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/mutex.h"
 #include "gmock/gmock.h"
 #include "tests/prefill_node/fixture.h"
 
@@ -92,21 +91,27 @@ TEST_F(EngineThreadTest, NothingOvertakesShortPrompts) {
 }
 
 TEST_F(EngineThreadTest, ALongPromptAdvancesHoweverManyOvertakeIt) {
-  uint64_t next = 2;
+  const int64_t num_layers = model_->config().num_layers;
+  const int64_t most_short = num_layers + 2;
+  int64_t next = 2;
   int64_t long_layers = 0;
   int64_t overtook = 0;
-  const int64_t num_layers = model_->config().num_layers;
-  Serve(static_cast<size_t>(num_layers),
+  Serve(static_cast<size_t>(1 + most_short),
         [&](EngineThread& thread, const ScheduleEvent& event) {
-          if (event.tokens == kShort) {
-            overtook += event.layer == num_layers - 1;
-          } else if (++long_layers < num_layers) {
-            EXPECT_EQ(overtook, long_layers - 1) << "more than one batch at a boundary";
-            thread.Submit(MakeJob(next++, kShort));
+          if (event.tokens == kLong) {
+            EXPECT_EQ(overtook, long_layers++) << "more than one batch at a boundary";
+            if (long_layers > 1) return;
+          } else if (event.layer != num_layers - 1) {
+            return;
+          } else {
+            ++overtook;
+          }
+          if (next < 2 + most_short) {  // the next is there before this one has ended
+            thread.Submit(MakeJob(static_cast<uint64_t>(next++), kShort));
           }
         },
         {MakeJob(1, kLong)});
-  EXPECT_EQ(ended_.back(), 1u);
+  EXPECT_EQ(ended_[static_cast<size_t>(num_layers - 1)], 1u);
 }
 
 }  // namespace

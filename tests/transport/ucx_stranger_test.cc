@@ -184,6 +184,9 @@ TEST_F(UcxStrangerTest, WhatCannotBeAnsweredIsRefused) {
 TEST_F(UcxStrangerTest, VerdictsThatNobodyWaitsForAreIgnored) {
   const ReplyHeader verdict{.code = 0, .id = 1, .sender = 1};
   const std::string header(reinterpret_cast<const char*>(&verdict), sizeof(verdict));
+  EXPECT_EQ(stranger_->Send(
+                {.id = kReplyMessage, .header = header, .payload = std::span(payload_).first(10)}),
+            UCS_OK);  // in form, but of no transfer
   for (const bool rendezvous : {false, true}) {
     for (const std::string& bytes : {header, header + "x", std::string()}) {
       const ucs_status_t sent = stranger_->Send(

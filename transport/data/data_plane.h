@@ -71,7 +71,7 @@ class DataPlane {
 
   virtual const char* name() const = 0;            // "ucx", "tcp"
   virtual std::string listen_address() const = 0;  // with the real port; empty when not listening
-  virtual std::string Describe() const = 0;        // lanes and devices in use, for the log
+  virtual std::string Describe() const = 0;        // lanes in use, for the log; not in a callback
 
   // Sends `header` (at most kMaxHeaderBytes) and `payload` to the plane at `address`, as its
   // listen_address() says it: numbers, since looking up a name may block. `done` runs exactly once,

@@ -17,8 +17,8 @@ using std::chrono::steady_clock;
 using Serial = UcxEndpoints::Serial;
 
 // The sender ends a landing that is to end; after so long without a move on its connection it seems
-// not to.
-constexpr milliseconds kEndGrace(500);
+// not to. Twice the sender's own grace, in which it moves the neighbours to another connection.
+constexpr milliseconds kEndGrace(1'000);
 
 }  // namespace
 
