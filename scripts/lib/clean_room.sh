@@ -19,6 +19,7 @@ enter_clean_room() {
   mount --rbind /dev "$room/dev"
   mount --make-rslave "$room/dev"
   cp -L /etc/resolv.conf "$room/etc/resolv.conf"
+  echo '127.0.0.1 localhost' >"$room/etc/hosts"  # as an installer writes it
   # A network that inspects TLS has its own certificate authority, which the machine trusts.
   cp -L /etc/ssl/certs/ca-certificates.crt "$room/etc/ssl/certs/ca-certificates.crt"
   git clone -q --no-hardlinks "$ANCHORAGE_ROOT" "$room/root/anchorage"
