@@ -93,9 +93,9 @@ def settings_of(base, role):
 @pytest.mark.parametrize("role", ROLES)
 def test_every_setting_is_a_flag_of_the_program(base, role):
     program = BUILD_DIR / "bin" / f"anchorage-{role}"
-    # abseil's help ends with status 1.
-    usage = subprocess.run([program, "--helpfull"], capture_output=True, text=True).stdout
-    flags = {"ANCHORAGE_" + flag.upper() for flag in re.findall(r"^ +--(\w+) \(", usage, re.MULTILINE)}
+    usage = subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout
+    flags = {"ANCHORAGE_" + flag.replace("-", "_").upper()
+             for flag in re.findall(r"^  --([\w-]+) ", usage, re.MULTILINE)}
     settings = {name for name in settings_of(base, role) if name.startswith("ANCHORAGE_")}
     assert settings and settings <= flags
 

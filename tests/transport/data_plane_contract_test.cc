@@ -179,6 +179,26 @@ TEST_P(DataPlaneContractTest, SendsFromManyThreadsAllArrive) {
   EXPECT_EQ(receiver_.size(), static_cast<size_t>(kThreads * kEach));
 }
 
+TEST_P(DataPlaneContractTest, ASendFromACallbackGoesBeforeThoseThatFollowIt) {
+  StartPair();
+  const std::vector<std::byte> payload = Pattern(100);
+  SendResult first;
+  SendResult second;
+  std::promise<void> first_sent;
+  std::promise<void> second_sent;
+  sender_->Send(address_, "begin", payload, [&](absl::Status) {
+    sender_->Send(address_, "first", payload, first.Callback());
+    first_sent.set_value();
+    second_sent.get_future().wait();
+  });
+  first_sent.get_future().wait();
+  sender_->Send(address_, "second", payload, second.Callback());
+  second_sent.set_value();
+  EXPECT_TRUE(first.Wait().ok());
+  EXPECT_TRUE(second.Wait().ok());
+  EXPECT_EQ(receiver_.headers(), (std::vector<std::string>{"begin", "first", "second"}));
+}
+
 TEST_P(DataPlaneContractTest, RefusalReachesTheSenderWithCodeAndMessage) {
   receiver_.judge = [](const std::string& header, size_t) {
     return header == "bad" ? absl::ResourceExhaustedError("no such lease") : absl::OkStatus();

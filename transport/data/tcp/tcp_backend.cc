@@ -2,6 +2,8 @@
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <chrono>
+#include <deque>
+#include <functional>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -47,14 +49,14 @@ class TcpBackend final : public DataBackend, public std::enable_shared_from_this
   bool Post(std::function<void()> command) override {
     MutexLock lock(mutex_);
     if (shut_down_) return false;
-    asio::post(io_, std::move(command));
+    Push(std::move(command));
     return true;
   }
 
   bool PostShutdown() override {
     MutexLock lock(mutex_);
     if (std::exchange(shut_down_, true)) return false;
-    asio::post(io_, [this] { CloseAll(); });
+    Push([this] { CloseAll(); });
     return true;
   }
 
@@ -88,6 +90,23 @@ class TcpBackend final : public DataBackend, public std::enable_shared_from_this
   }
 
  private:
+  // In a queue of its own, since Asio keeps no order between what its own thread posts and what
+  // others post later.
+  void Push(std::function<void()> command) REQUIRES(mutex_) {
+    commands_.push_back(std::move(command));
+    asio::post(io_, [this] { RunOldest(); });
+  }
+
+  void RunOldest() {
+    std::function<void()> command;
+    {
+      MutexLock lock(mutex_);
+      command = std::move(commands_.front());
+      commands_.pop_front();
+    }
+    command();
+  }
+
   asio::awaitable<void> Accept() {
     while (!closing_) {
       tcp::socket socket(io_);
@@ -154,6 +173,7 @@ class TcpBackend final : public DataBackend, public std::enable_shared_from_this
 
   Mutex mutex_;
   bool shut_down_ GUARDED_BY(mutex_) = false;
+  std::deque<std::function<void()>> commands_ GUARDED_BY(mutex_);
 };
 
 }  // namespace
