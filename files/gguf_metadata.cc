@@ -14,8 +14,7 @@
 namespace anchorage::files {
 namespace {
 
-// ------------------------------------------------------------------------------------------
-// parsing
+// ----------------------------------------------------------------------------------------- parsing
 
 absl::StatusOr<GgufValueType> ReadValueType(GgufCursor& cursor, std::string_view key) {
   const uint64_t at = cursor.offset();
@@ -72,8 +71,7 @@ absl::StatusOr<MetadataEntry> ReadEntry(GgufCursor& cursor, std::span<const std:
   return entry;
 }
 
-// -----------------------------------------------------------------------------------------
-// decoding
+// ---------------------------------------------------------------------------------------- decoding
 
 bool IsBool(GgufValueType type) { return type == GgufValueType::kBool; }
 bool IsString(GgufValueType type) { return type == GgufValueType::kString; }

@@ -15,6 +15,7 @@ namespace {
 
 constexpr int64_t kStalledChunkNs = 600'000'000'000;
 constexpr int64_t kDeadlineSweepMs = 100;
+constexpr int64_t kMaxDeadlineMs = 3'600'000'000;
 
 }  // namespace
 
@@ -116,7 +117,8 @@ void PrefillNode::OnEnqueue(const transport::ControlChannelPtr& router, proto::E
   job->request_id = request_id;
   job->router = router;
   if (enqueue.deadline_ms() > 0) {
-    job->deadline_ns = Clock::Real().NowNs() + enqueue.deadline_ms() * 1'000'000;
+    job->deadline_ns =
+        Clock::Real().NowNs() + std::min(enqueue.deadline_ms(), kMaxDeadlineMs) * 1'000'000;
   }
   const absl::Status status = Enqueue(*job, enqueue);
   if (!status.ok()) {
@@ -129,6 +131,10 @@ void PrefillNode::OnEnqueue(const transport::ControlChannelPtr& router, proto::E
 
 absl::Status PrefillNode::Enqueue(const Job& job, const proto::Enqueue& enqueue) {
   if (draining()) return absl::UnavailableError("draining");
+  if (enqueue.max_new() < 1) return Invalid("%d new tokens were asked for", enqueue.max_new());
+  const std::string wrong = kv::CheckPlan(model_.geometry(), settings().plan,
+                                          enqueue.prompt_ids_size(), enqueue.max_new());
+  if (!wrong.empty()) return Invalid("%s", wrong);
   QueuedPrompt prompt{.id = job.id,
                       .request_id = job.request_id,
                       .prompt_ids = {enqueue.prompt_ids().begin(), enqueue.prompt_ids().end()},

@@ -501,6 +501,30 @@ TEST_F(DispatcherTest, NeverPairsNodesOfDifferentModels) {
   EXPECT_EQ(Submit().error().status, 503);
 }
 
+TEST_F(DispatcherTest, APrefillNodeThatBeginsToDrainSendsTheClientElsewhere) {
+  ConnectBoth();
+  const uint64_t id = *Submit();
+  FromPrefill(EndedMessage(id, absl::StatusCode::kUnavailable, "queue"));
+  EXPECT_EQ(sink_->outcome->error->status, 503);
+  EXPECT_GT(sink_->outcome->error->retry_after_seconds, 0);
+  ExpectAllFree();
+}
+
+TEST_F(DispatcherTest, APrefillThatEndsWhileMemoryIsAwaitedLeavesNoPromise) {
+  ConnectBoth(/*headroom=*/100);
+  const uint64_t first = *Submit();
+  Taken(first);
+  SayState(/*headroom=*/50);
+  proto::Envelope refusal;
+  *refusal.mutable_refused()->mutable_attempt() = AttemptOf(first);
+  refusal.mutable_refused()->set_needed_bytes(100);
+  FromDecode(refusal);  // it waits for memory
+  decode_->sent.clear();
+  FromPrefill(EndedMessage(first, absl::StatusCode::kDeadlineExceeded, "queue"));
+  EXPECT_TRUE(decode_->sent.empty()) << "a node that holds nothing is told nothing";
+  ExpectAllFree();
+}
+
 TEST_F(DispatcherTest, ANodeThatNeverTakesARequestIsNotTheClientsFault) {
   ConnectBoth();
   const uint64_t id = *Submit();

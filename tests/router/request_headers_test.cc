@@ -51,6 +51,9 @@ TEST(RequestHeadersTest, IgnoresATraceparentThatIsNotValid) {
 
 TEST(RequestHeadersTest, KnowsTheTypesOfJson) {
   EXPECT_TRUE(IsJson("application/json"));
+  EXPECT_TRUE(IsJson("application/json ; charset=utf-8"));
+  EXPECT_TRUE(IsJson("application/problem+JSON"));
+  EXPECT_FALSE(IsJson("+json"));
   EXPECT_TRUE(IsJson("Application/JSON; charset=utf-8"));
   EXPECT_TRUE(IsJson("application/vnd.api+json"));
   EXPECT_FALSE(IsJson("text/plain"));

@@ -104,8 +104,7 @@ UcxEndpoints::Serial UcxEndpoints::Add(ucp_ep_h handle, std::string address) {
   return serial;
 }
 
-// --------------------------------------------------------------------------------- ending
-// endpoints
+// -------------------------------------------------------------------------------- ending endpoints
 
 void UcxEndpoints::OnError(void* self, ucp_ep_h handle, ucs_status_t status) {
   auto* endpoints = static_cast<UcxEndpoints*>(self);
@@ -148,8 +147,7 @@ bool UcxEndpoints::CloseBroken() {
   return !broken.empty();
 }
 
-// ----------------------------------------------------------------------------------------
-// questions
+// --------------------------------------------------------------------------------------- questions
 
 ucp_ep_h UcxEndpoints::handle(Serial endpoint) const {
   const auto found = endpoints_.find(endpoint);

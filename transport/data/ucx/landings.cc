@@ -34,8 +34,7 @@ UcxLandings::UcxLandings(UcxWorker& worker, UcxEndpoints& endpoints, UcxCalls& c
   worker.SetHandler(kTransferMessage, OnMessage, this);
 }
 
-// ------------------------------------------------------------------------------------------
-// judging
+// ----------------------------------------------------------------------------------------- judging
 
 ucs_status_t UcxLandings::OnMessage(void* self, const void* header, size_t header_size, void* data,
                                     size_t length, const ucp_am_recv_param_t* parameters) {
@@ -100,8 +99,7 @@ unsigned UcxLandings::RunDeferred() {
   return static_cast<unsigned>(deferred.size());
 }
 
-// -------------------------------------------------------------------------------------------
-// ending
+// ------------------------------------------------------------------------------------------ ending
 
 void UcxLandings::OnReceived(uint64_t token, ucs_status_t status) {
   const Receiving& receiving = receivings_.at(token);

@@ -38,8 +38,7 @@ UcxSends::UcxSends(UcxWorker& worker, UcxEndpoints& endpoints, UcxCalls& calls, 
   worker.SetHandler(kReplyMessage, OnReply, this);
 }
 
-// ------------------------------------------------------------------------------------ a send's
-// life
+// ----------------------------------------------------------------------------------- a send's life
 
 void UcxSends::Send(const std::string& address, OutgoingTransfer transfer) {
   const absl::StatusOr<SocketAddress> to = ResolveSocketAddress(address);  // numeric: never blocks
@@ -159,8 +158,7 @@ void UcxSends::Finish(SendId id, const absl::Status& status) {
   sending.mapped().done(status);
 }
 
-// --------------------------------------------------------------------------- what goes wrong in
-// time
+// ------------------------------------------------------------------------- what goes wrong in time
 
 // While it waits or UCX has it, progress of others on the endpoint shows that the link lives.
 bool UcxSends::Stalled(const Sending& sending, Time now) const {
