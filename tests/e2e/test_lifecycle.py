@@ -9,7 +9,8 @@ import pytest
 from cluster import wait_until
 from load import complete, run_all
 
-REQUESTS = 2000
+ROUNDS = 10
+REQUESTS_PER_ROUND = 200
 CONTEXT = 8192
 
 
@@ -72,6 +73,13 @@ def serve_mixed(cluster, seed, count):
     return states
 
 
+def growth(samples):
+    """From the first to the second half, by the least of each: what the allocator holds back for a
+    while comes and goes by megabytes."""
+    half = len(samples) // 2
+    return min(samples[half:]) - min(samples[:half])
+
+
 @pytest.mark.parametrize("nodes", [1, 2])
 @pytest.mark.parametrize("transport", ["tcp", "ucx"])
 def test_mixed_requests_leave_nothing_behind(start_cluster, transport, nodes):
@@ -80,19 +88,22 @@ def test_mixed_requests_leave_nothing_behind(start_cluster, transport, nodes):
     serve_mixed(cluster, seed=1, count=200)  # connections and pools are made now
     threads = {p.name: p.num_threads() for p in cluster.processes}
     descriptors = {p.name: p.num_descriptors() for p in cluster.processes}
-    states = serve_mixed(cluster, seed=2, count=REQUESTS // 2)
-    memory = {p.name: p.resident_bytes() for p in cluster.processes}
-    states += serve_mixed(cluster, seed=3, count=REQUESTS // 2)
+    states = collections.Counter()
+    memory = {p.name: [] for p in cluster.processes}
+    for seed in range(2, 2 + ROUNDS):
+        states += serve_mixed(cluster, seed, REQUESTS_PER_ROUND)
+        for process in cluster.processes:
+            memory[process.name].append(process.resident_bytes())
 
-    assert states.total() == REQUESTS and min(states.values()) > 100, states
+    assert states.total() == ROUNDS * REQUESTS_PER_ROUND and min(states.values()) > 100, states
     for process in cluster.processes:
         assert process.num_threads() == threads[process.name], process.name
         wait_until(lambda: process.num_descriptors() <= descriptors[process.name], 10,
                    f"{process.name} has its descriptors back")
-        grown = process.resident_bytes() - memory[process.name]
-        assert grown < 8 << 20, f"{process.name} grew by {grown} bytes in {REQUESTS // 2} requests"
+        grown = growth(memory[process.name])
+        assert grown < 6 << 20, f"{process.name} grew by {grown} bytes: {memory[process.name]}"
     router = cluster.router.metrics()
     planned = sum(d.metrics().value("anchorage_kv_transfer_bytes_total") for d in cluster.decodes)
     sent = sum(p.metrics().value("anchorage_kv_transfer_bytes_total") for p in cluster.prefills)
     assert sent == planned > 0, "what was sent is what landed"
-    assert router.value("anchorage_requests_total") >= REQUESTS - states["left"]
+    assert router.value("anchorage_requests_total") >= states.total() - states["left"]

@@ -79,6 +79,21 @@ class DataPlaneContractTest : public testing::TestWithParam<const char*> {
     return result.Wait();
   }
 
+  // Returns when the transport has whatever of the earlier sends it takes at a time: its thread
+  // looks at their address before it looks at another, which it sees here for the first time.
+  void WaitUntilHandedOver() {
+    RecordingReceiver other_receiver;
+    DataPlaneOptions options;
+    options.listen = "127.0.0.1:0";
+    options.receiver = &other_receiver;
+    const absl::StatusOr<std::unique_ptr<DataPlane>> other = MakeDataPlane(GetParam(), options);
+    ASSERT_TRUE(other.ok()) << other.status();
+    SendResult result;
+    sender_->Send((*other)->listen_address(), "handed over", {}, result.Callback());
+    EXPECT_TRUE(result.Wait().ok());
+    (*other)->Shutdown();
+  }
+
   // Nothing may write to a region that was called quiet.
   void ExpectStaysQuiet(uint64_t token) {
     std::vector<std::byte>& region = receiver_.entry(token).region;
@@ -357,7 +372,7 @@ TEST_P(DataPlaneContractTest, CancelOnALinkThatStandsStillDisturbsNoNeighbour) {
   for (size_t i = 1; i < kept.size(); ++i) {  // some beside it in the transport, the rest behind
     sender_->Send(address_, "kept", payload, kept[i].Callback());
   }
-  std::this_thread::sleep_for(milliseconds(50));  // until they are there
+  WaitUntilHandedOver();
   sender_->CancelSend(id);
   std::this_thread::sleep_for(kBeyondGrace);
   held.Release();
@@ -387,6 +402,7 @@ TEST_P(DataPlaneContractTest, CancelledSendsEndAlsoOnALinkThatStandsStill) {
     ids.push_back(sender_->Send(address_, header, payload, cancelled[i].Callback()));
   }
   held.WaitUntilHere();
+  WaitUntilHandedOver();
   SendResult kept;
   sender_->Send(address_, "kept", payload, kept.Callback());
   for (const DataPlane::SendId id : ids) sender_->CancelSend(id);
