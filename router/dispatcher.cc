@@ -14,11 +14,6 @@ constexpr uint32_t kFirstGeneration = 1;
 constexpr int64_t kMaxLeaseMs = 3'600'000;
 constexpr int64_t kRenewalsPerLease = 3;
 
-void RemoveFrom(std::deque<uint64_t>& queue, uint64_t request) {
-  const auto found = std::find(queue.begin(), queue.end(), request);
-  if (found != queue.end()) queue.erase(found);
-}
-
 }  // namespace
 
 // Tells the dispatcher which role a channel was dialled for.
@@ -152,9 +147,7 @@ void Dispatcher::FailAll(const ApiError& error) {
 // --- Towards the workers -------------------------------------------------------------------------
 
 void Dispatcher::Pump() {
-  while (!reserving_.empty() && TryReserve(*requests_.at(reserving_.front()))) {
-    reserving_.pop_front();
-  }
+  ReserveAll();
   while (!waiting_.empty() && TryEnqueue(*requests_.at(waiting_.front()))) waiting_.pop_front();
 }
 
@@ -183,15 +176,26 @@ bool Dispatcher::TryEnqueue(Request& request) {
   return true;
 }
 
-bool Dispatcher::TryReserve(Request& request) {
-  const Worker* const prefill = workers_.Find(request.prefill);
-  if (prefill == nullptr) return false;  // lost a moment ago: the request is about to fail
+void Dispatcher::ReserveAll() {
+  std::set<uint64_t> short_models;  // an older request of theirs waits on
+  std::erase_if(reserving_, [&](uint64_t id) {
+    Request& request = *requests_.at(id);
+    const Worker* const prefill = workers_.Find(request.prefill);
+    if (prefill == nullptr) return false;  // lost a moment ago: the request is about to fail
+    if (short_models.contains(prefill->model())) return false;
+    if (TryReserve(request, *prefill)) return true;
+    short_models.insert(prefill->model());
+    return false;
+  });
+}
+
+bool Dispatcher::TryReserve(Request& request, const Worker& prefill) {
   const int64_t bytes = request.spec().kv_bytes;
-  const auto decode = placement_.DecodeToReserve(request.decode, prefill->model(), bytes);
+  const auto decode = placement_.DecodeToReserve(request.decode, prefill.model(), bytes);
   if (!decode) return false;
   request.decode = *decode;
   ledger_.Reserve(*decode, request.attempt(), bytes);
-  SendTo(*decode, ReserveMessage(request, workers_.IdentityOf(*prefill)));
+  SendTo(*decode, ReserveMessage(request, workers_.IdentityOf(prefill)));
   return true;
 }
 
@@ -311,9 +315,12 @@ void Dispatcher::OnState(Worker& worker, const proto::NodeState& state) {
   worker.spoke = true;
   UpdateReadiness();
   if (worker.role != proto::ROLE_DECODE) return;
-  const int64_t headroom = state.memory_limit_bytes() - state.memory_used_bytes() -
-                           state.memory_reserved_bytes() - state.memory_quarantined_bytes();
-  ledger_.Correct(worker.id, headroom, state.memory_limit_bytes());
+  const std::optional<int64_t> headroom = HeadroomOf(state);
+  if (!headroom) {
+    observe::LogWarning("", "%s sent memory numbers that make no sense and gets no requests",
+                        worker.channel->peer_address());
+  }
+  ledger_.Correct(worker.id, headroom.value_or(0), state.memory_limit_bytes());
 }
 
 void Dispatcher::OnTaken(Worker& worker, const proto::Attempt& attempt) {
@@ -327,7 +334,7 @@ void Dispatcher::OnTaken(Worker& worker, const proto::Attempt& attempt) {
     return;
   }
   request->Advance(State::kReserving);
-  reserving_.push_back(request->attempt().request);
+  reserving_.insert(attempt.request());
 }
 
 void Dispatcher::OnGranted(Worker& worker, const proto::Granted& granted) {
@@ -340,7 +347,7 @@ void Dispatcher::OnGranted(Worker& worker, const proto::Granted& granted) {
     observe::LogError(request->spec().log_id, "planned %d bytes, %s granted %d",
                       request->spec().kv_bytes, worker.channel->peer_address(), granted.bytes());
   }
-  ledger_.Grant(worker.id, request->attempt(), granted.bytes());
+  ledger_.Grant(worker.id, request->attempt(), request->spec().kv_bytes);
   request->lease_ms = std::clamp<int64_t>(granted.lease_ms(), 0, kMaxLeaseMs);
   request->renewed_ns = clock_.NowNs();
   StartPrefill(*request, &granted);
@@ -366,7 +373,7 @@ void Dispatcher::OnRefused(Worker& worker, const proto::Refused& refused) {
                         worker.channel->peer_address(), refused.reason());
     return Fail(*request, StageFailed("decode", "A decode node refused the request."));
   }
-  reserving_.push_front(attempt.request);  // it keeps its place
+  reserving_.insert(attempt.request);  // where it was
 }
 
 void Dispatcher::OnPrefillDone(Worker& worker, const proto::PrefillDone& done) {
@@ -458,9 +465,9 @@ void Dispatcher::Fail(Request& request, ApiError error) {
 void Dispatcher::End(Request& request, Outcome outcome) {
   const AttemptId attempt = request.attempt();
   const State state = request.state();
-  RemoveFrom(waiting_, attempt.request);
+  std::erase(waiting_, attempt.request);
   const bool reserve_unsent = WaitsForMemory(request);
-  RemoveFrom(reserving_, attempt.request);
+  reserving_.erase(attempt.request);
   if (state < State::kReserving || reserve_unsent) {
     ledger_.Release(request.decode, attempt);  // a promise, of which the node knows nothing
     request.decode = 0;
@@ -479,8 +486,7 @@ void Dispatcher::End(Request& request, Outcome outcome) {
 }
 
 bool Dispatcher::WaitsForMemory(const Request& request) const {
-  return std::find(reserving_.begin(), reserving_.end(), request.attempt().request) !=
-         reserving_.end();
+  return reserving_.contains(request.attempt().request);
 }
 
 void Dispatcher::UpdateReadiness() {

@@ -5,7 +5,8 @@
 //
 // Memory is promised to nobody who waits: a request is handed to a prefill queue only while some
 // decode node's headroom covers it together with those handed over before, and bytes are reserved
-// when prefill takes it. First come, first served: whoever does not fit holds up those behind.
+// when prefill takes it. First come, first served: whoever does not fit holds up those behind, but
+// once prefill has taken it only those of its own model.
 //
 // No sockets and no clock of its own: channels and the clock are injected, Tick() drives the
 // deadlines. Everything runs on the io thread but Ready().
@@ -15,6 +16,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -95,7 +97,9 @@ class Dispatcher : public Engine {
   // Chooses the request's nodes and promises its bytes; false while there are none for it.
   bool Place(Request& request);
   bool TryEnqueue(Request& request);
-  bool TryReserve(Request& request);
+  // Asks for the memory of those that prefill has taken, as far as there is any.
+  void ReserveAll();
+  bool TryReserve(Request& request, const Worker& prefill);
   void StartPrefill(Request& request, const proto::Granted* granted);
   // Keeps the grants of those that are being prefilled, however long a layer takes.
   void RenewLeases();
@@ -123,9 +127,9 @@ class Dispatcher : public Engine {
   uint64_t next_request_;
   bool draining_ = false;
 
-  RequestMap requests_;             // those that are not done
-  std::deque<uint64_t> waiting_;    // state kWaiting, oldest first
-  std::deque<uint64_t> reserving_;  // kReserving without a Reserve on its way
+  RequestMap requests_;           // those that are not done
+  std::deque<uint64_t> waiting_;  // state kWaiting, oldest first
+  std::set<uint64_t> reserving_;  // kReserving without a Reserve on its way, oldest first
   ClosingTable closing_;
 };
 

@@ -81,6 +81,16 @@ std::optional<FinishReason> ReasonOf(proto::Finish finish) {
   }
 }
 
+std::optional<int64_t> HeadroomOf(const proto::NodeState& state) {
+  int64_t free = state.memory_limit_bytes();
+  for (const int64_t taken : {state.memory_used_bytes(), state.memory_reserved_bytes(),
+                              state.memory_quarantined_bytes()}) {
+    if (taken < 0 || taken > free) return std::nullopt;
+    free -= taken;
+  }
+  return free;
+}
+
 ApiError ErrorOf(const proto::Ended& ended) {
   const std::string stage = ended.stage().empty() ? "decode" : ended.stage();
   const auto code = static_cast<absl::StatusCode>(ended.status());

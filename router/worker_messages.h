@@ -23,6 +23,8 @@ proto::Envelope CancelMessage(const AttemptId& attempt, const std::string& log_i
 
 AttemptId IdOf(const proto::Attempt& attempt);
 std::optional<FinishReason> ReasonOf(proto::Finish finish);
+// The bytes that a decode node's numbers leave free; nothing where they make no sense.
+std::optional<int64_t> HeadroomOf(const proto::NodeState& state);
 // What a client is told when a worker gave its attempt up.
 ApiError ErrorOf(const proto::Ended& ended);
 

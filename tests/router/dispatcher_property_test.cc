@@ -18,17 +18,20 @@ namespace {
 
 constexpr int64_t kNsPerMs = 1'000'000;
 constexpr int64_t kMemory = 1000;
+constexpr uint64_t kFirstModel = 77;
+constexpr uint64_t kOtherModel = 78;
 
 // A node that does its part in small steps. What it says waits in `outbox` until the world delivers
 // it, in order, as a channel would.
 class FakeNode {
  public:
-  FakeNode(proto::Role role, std::string address) : role_(role), address_(std::move(address)) {}
+  FakeNode(proto::Role role, std::string address, uint64_t model)
+      : role_(role), address_(std::move(address)), model_(model) {}
   virtual ~FakeNode() = default;
 
   bool up() const { return channel_ != nullptr; }
   transport::ControlChannelPtr Connect() {
-    channel_ = std::make_shared<FakeChannel>(role_, address_);
+    channel_ = std::make_shared<FakeChannel>(role_, address_, model_);
     return channel_;
   }
   transport::ControlChannelPtr Drop() {
@@ -61,12 +64,14 @@ class FakeNode {
  private:
   const proto::Role role_;
   const std::string address_;
+  const uint64_t model_;
   std::shared_ptr<FakeChannel> channel_;
 };
 
 class FakeDecode : public FakeNode {
  public:
-  explicit FakeDecode(std::string address) : FakeNode(proto::ROLE_DECODE, std::move(address)) {}
+  FakeDecode(std::string address, uint64_t model)
+      : FakeNode(proto::ROLE_DECODE, std::move(address), model) {}
 
   void Read(const proto::Envelope& message) override {
     if (message.has_cancel()) {
@@ -143,8 +148,8 @@ class FakeDecode : public FakeNode {
 
 class FakePrefill : public FakeNode {
  public:
-  FakePrefill(std::string address, std::vector<FakeDecode*> decodes)
-      : FakeNode(proto::ROLE_PREFILL, std::move(address)), decodes_(std::move(decodes)) {}
+  FakePrefill(std::string address, uint64_t model, std::vector<FakeDecode*> decodes)
+      : FakeNode(proto::ROLE_PREFILL, std::move(address), model), decodes_(std::move(decodes)) {}
 
   void Read(const proto::Envelope& message) override {
     if (message.has_enqueue()) {
@@ -209,7 +214,8 @@ class FakePrefill : public FakeNode {
 
 class World {
  public:
-  explicit World(unsigned seed) : random_(seed) {
+  // The nodes b serve `second_model`, those a kFirstModel.
+  World(unsigned seed, uint64_t second_model) : random_(seed), second_model_(second_model) {
     DispatcherOptions options;
     options.queue_size = 12;
     options.queue_timeout_ms = 2'000;
@@ -321,14 +327,15 @@ class World {
   }
 
   std::mt19937 random_;
+  const uint64_t second_model_;
   FakeClock clock_;
   observe::MetricsRegistry registry_;
   RouterMetrics metrics_{&registry_, "tiny"};
   std::unique_ptr<Dispatcher> dispatcher_;
-  FakeDecode decode_a_{"decode:a"};
-  FakeDecode decode_b_{"decode:b"};
-  FakePrefill prefill_a_{"prefill:a", {&decode_a_, &decode_b_}};
-  FakePrefill prefill_b_{"prefill:b", {&decode_a_, &decode_b_}};
+  FakeDecode decode_a_{"decode:a", kFirstModel};
+  FakeDecode decode_b_{"decode:b", second_model_};
+  FakePrefill prefill_a_{"prefill:a", kFirstModel, {&decode_a_, &decode_b_}};
+  FakePrefill prefill_b_{"prefill:b", second_model_, {&decode_a_, &decode_b_}};
   const std::vector<FakeNode*> nodes_ = {&decode_a_, &decode_b_, &prefill_a_, &prefill_b_};
   std::vector<uint64_t> ids_;
   std::vector<std::shared_ptr<RecordingSink>> sinks_;
@@ -341,7 +348,7 @@ TEST(DispatcherPropertyTest, EveryRequestEndsOnceAndNothingIsLeft) {
   int cancelled = 0;
   for (unsigned seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE(seed);
-    World world(seed);
+    World world(seed, seed % 2 == 0 ? kFirstModel : kOtherModel);
     for (int step = 0; step < 3000; ++step) world.Step();
     world.Settle();
     finished += world.CountEnds(Outcome::Kind::kFinished);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "common/status.h"
 #include "observe/logging.h"
 #include "tests/router/fake_channel.h"
@@ -499,6 +501,124 @@ TEST_F(DispatcherTest, NeverPairsNodesOfDifferentModels) {
   dispatcher_->decode_handler().OnDown(decode_, Unavailable("gone"));
   EXPECT_THAT(std::string(dispatcher_->Ready().message()), ::testing::HasSubstr("same model"));
   EXPECT_EQ(Submit().error().status, 503);
+}
+
+// A prefill and a decode node of another model beside the fixture's.
+class TwoModelsTest : public DispatcherTest {
+ protected:
+  void ConnectAll() {
+    ConnectBoth();
+    dispatcher_->prefill_handler().OnUp(other_prefill_);
+    dispatcher_->decode_handler().OnUp(other_decode_);
+    proto::Envelope state;
+    state.mutable_state()->set_ready(true);
+    FromOtherPrefill(state);
+    state.mutable_state()->set_memory_limit_bytes(1000);
+    FromOtherDecode(state);
+  }
+  void FromOtherPrefill(const proto::Envelope& message) {
+    dispatcher_->prefill_handler().OnMessage(other_prefill_, message);
+  }
+  void FromOtherDecode(const proto::Envelope& message) {
+    dispatcher_->decode_handler().OnMessage(other_decode_, message);
+  }
+  void TakenByOther(uint64_t request) {
+    proto::Envelope message;
+    *message.mutable_taken()->mutable_attempt() = AttemptOf(request);
+    FromOtherPrefill(message);
+  }
+  // The requests that a decode node was asked to reserve memory for, in that order.
+  static std::vector<uint64_t> Reserved(const FakeChannel& decode) {
+    std::vector<uint64_t> requests;
+    for (const proto::Envelope& message : decode.sent) {
+      if (message.has_reserve()) requests.push_back(message.reserve().attempt().request());
+    }
+    return requests;
+  }
+
+  std::shared_ptr<FakeChannel> other_prefill_ =
+      std::make_shared<FakeChannel>(proto::ROLE_PREFILL, "prefill:2", /*model=*/78);
+  std::shared_ptr<FakeChannel> other_decode_ =
+      std::make_shared<FakeChannel>(proto::ROLE_DECODE, "decode:2", /*model=*/78);
+};
+
+TEST_F(TwoModelsTest, AModelWithoutADecodeNodeHoldsUpNoOther) {
+  ConnectAll();
+  const uint64_t orphan = *Submit();
+  const uint64_t other = *Submit();  // goes to the other prefill node, whose queue is shorter
+  ASSERT_EQ(other_prefill_->sent.size(), 1u);
+  dispatcher_->decode_handler().OnDown(decode_, Unavailable("gone"));
+  Taken(orphan);
+  TakenByOther(other);
+  EXPECT_THAT(Reserved(*other_decode_), ::testing::ElementsAre(other));
+}
+
+TEST_F(TwoModelsTest, AModelWithoutMemoryHoldsUpItsOwnRequestsAlone) {
+  ConnectAll();
+  const uint64_t first = *Submit(100);
+  const uint64_t other = *Submit(100);
+  const uint64_t second = *Submit(10);
+  SayState(/*headroom=*/50);
+  Taken(first);
+  Taken(second);  // would fit, but it is not its turn
+  TakenByOther(other);
+  EXPECT_TRUE(decode_->sent.empty());
+  EXPECT_THAT(Reserved(*other_decode_), ::testing::ElementsAre(other));
+  SayState(/*headroom=*/500);
+  EXPECT_THAT(Reserved(*decode_), ::testing::ElementsAre(first, second));
+}
+
+TEST_F(DispatcherTest, RefusedReservationsKeepTheirOrder) {
+  ConnectBoth();
+  const uint64_t first = *Submit();
+  const uint64_t second = *Submit();
+  Taken(first);
+  Taken(second);
+  decode_->sent.clear();
+  proto::Envelope refusal;
+  for (const uint64_t id : {first, second}) {
+    *refusal.mutable_refused()->mutable_attempt() = AttemptOf(id);
+    FromDecode(refusal);
+  }
+  SayState(/*headroom=*/1000);
+  ASSERT_EQ(decode_->sent.size(), 2u);
+  EXPECT_EQ(decode_->sent[0].reserve().attempt().request(), first);
+  EXPECT_EQ(decode_->sent[1].reserve().attempt().request(), second);
+}
+
+TEST_F(DispatcherTest, ANodeWhoseMemoryNumbersMakeNoSenseGetsNothing) {
+  ConnectBoth();
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  struct Case {
+    int64_t limit, used, reserved, quarantined;
+  };
+  for (const Case& bad : {Case{1000, -5000, 0, 0}, Case{1000, 0, kLeast, 0}, Case{1000, 0, 0, -1},
+                          Case{1000, kMost, kMost, 0}, Case{1000, 0, kMost, kMost},
+                          Case{kLeast, 1, 0, 0}, Case{-1, 0, 0, 0}}) {
+    proto::Envelope message;
+    message.mutable_state()->set_ready(true);
+    message.mutable_state()->set_memory_limit_bytes(bad.limit);
+    message.mutable_state()->set_memory_used_bytes(bad.used);
+    message.mutable_state()->set_memory_reserved_bytes(bad.reserved);
+    message.mutable_state()->set_memory_quarantined_bytes(bad.quarantined);
+    FromDecode(message);
+    Submit(100);
+    EXPECT_TRUE(prefill_->sent.empty()) << message.DebugString();
+    dispatcher_->FailAll(Draining());
+    prefill_->sent.clear();
+  }
+  SayState(/*headroom=*/1000);
+  EXPECT_TRUE(Submit(100).ok());
+  EXPECT_EQ(prefill_->sent.size(), 1u);
+}
+
+TEST_F(DispatcherTest, AGrantCountsAsWhatWasPlanned) {
+  ConnectBoth();
+  const uint64_t id = *Submit(100);
+  Taken(id);
+  Granted(id, std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(dispatcher_->ledger().held_bytes(), 100);
 }
 
 TEST_F(DispatcherTest, APrefillNodeThatBeginsToDrainSendsTheClientElsewhere) {
