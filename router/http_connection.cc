@@ -184,7 +184,9 @@ asio::awaitable<bool> HttpConnection::WriteStreamPart(const Exchange& exchange, 
   std::string bytes;
   if (!data.empty()) bytes = absl::StrFormat("%x\r\n%s\r\n", data.size(), data);
   if (last) bytes += "0\r\n\r\n";
-  co_return bytes.empty() || co_await WriteRaw(std::move(bytes));
+  // Two statements: GCC 12 computes `co_return a || co_await b` wrongly.
+  if (bytes.empty()) co_return true;
+  co_return co_await WriteRaw(std::move(bytes));
 }
 
 asio::awaitable<bool> HttpConnection::WriteRaw(std::string bytes) {

@@ -16,6 +16,7 @@
 #include "observe/probes.h"
 #include "observe/shared_metrics.h"
 #include "router/dispatcher.h"
+#include "router/drain.h"
 #include "router/http_front.h"
 #include "router/name_resolver.h"
 #include "router/served_model.h"
@@ -83,38 +84,6 @@ proto::Identity MakeIdentity(const ServedModel& model, const kv::PlanOptions& pl
   identity.set_kv_mode(kv::DescribeKv(plan));
   return identity;
 }
-
-// Refuses new work, lets what runs finish, then ends the loop.
-class Drain {
- public:
-  Drain(transport::EventLoop* loop, Dispatcher* dispatcher, HttpFront* front, int64_t timeout_ms)
-      : loop_(*loop), dispatcher_(*dispatcher), front_(*front), timeout_ms_(timeout_ms) {}
-
-  // Asked twice, it stops at once.
-  void Begin(std::function<void()> finish) {
-    if (std::exchange(begun_, true)) return finish();
-    observe::LogInfo("", "draining: %d requests are running", dispatcher_.running());
-    dispatcher_.BeginDrain();
-    front_.BeginDrain();
-    const int64_t deadline_ns = Clock::Real().NowNs() + timeout_ms_ * 1'000'000;
-    loop_.Every(kTickMs, [this, deadline_ns, finish = std::move(finish)] {
-      const bool late = Clock::Real().NowNs() >= deadline_ns;
-      if (late) dispatcher_.FailAll(Draining());
-      const bool told = dispatcher_.closing() == 0 && front_.answering() == 0;
-      const bool over = dispatcher_.running() == 0 && (late || told);
-      // One tick more, in which the last answers are written.
-      if (over && !std::exchange(finished_, true)) loop_.After(kTickMs, finish);
-    });
-  }
-
- private:
-  transport::EventLoop& loop_;
-  Dispatcher& dispatcher_;
-  HttpFront& front_;
-  const int64_t timeout_ms_;
-  bool begun_ = false;
-  bool finished_ = false;
-};
 
 absl::Status Serve() {
   RETURN_IF_ERROR(observe::StartLogging("router"));
@@ -191,14 +160,19 @@ absl::Status Serve() {
   discover();
   loop.Every(resolve_ms, discover);
 
-  Drain drain(&loop, &dispatcher, front.get(), drain_ms);
   loop.Every(kTickMs, [&dispatcher] { dispatcher.Tick(); });
+  const auto stop = [&] {
+    front->Stop();
+    prefills.Stop();
+    decodes.Stop();
+    loop.Stop();
+  };
+  Drain drain(&dispatcher, front.get(), &Clock::Real(), drain_ms);
   loop.OnSignals([&](int) {
-    drain.Begin([&] {
-      front->Stop();
-      prefills.Stop();
-      decodes.Stop();
-      loop.Stop();
+    if (drain.begun()) return stop();  // asked twice
+    drain.Begin();
+    loop.Every(kTickMs, [&drain, &stop] {
+      if (drain.Over()) stop();
     });
   });
   observe::LogInfo("", "serving %s on http://%s, probes and metrics on http://%s", model->name(),

@@ -56,7 +56,7 @@ RouterMetrics::RouterMetrics(observe::MetricsRegistry* registry, std::string mod
         ErrorReason::kTransferFailed, ErrorReason::kDecodeFailed, ErrorReason::kInternal}) {
     Errors(reason);
   }
-  for (const char* stage : {"queue", "prefill", "decode"}) Disconnects(stage);
+  for (const char* stage : {"queue", "prefill", "decode", "response"}) Disconnects(stage);
   for (const char* reason : {"headroom", "queue_full", "draining"}) {
     observe::AdmissionRejections(registry_, kRole, reason);
   }
