@@ -13,11 +13,13 @@ constexpr char kRole[] = "decode";
 }  // namespace
 
 Metrics::Metrics(observe::MetricsRegistry& registry, const std::string& model_name)
-    : batch_size_(registry.AddHistogram("anchorage_decode_batch_size",
+    : queue_wait_(observe::QueueWait(registry, kRole, "decode")),
+      batch_size_(registry.AddHistogram("anchorage_decode_batch_size",
                                         "Sequences that took part in a decode step.",
                                         observe::BatchSizeBuckets())),
       step_(observe::StageDuration(registry, kRole, "decode")),
       inter_token_(observe::InterTokenLatency(registry, kRole, model_name)),
+      per_output_token_(observe::TimePerOutputToken(registry, kRole, model_name)),
       verify_(registry.AddHistogram(
           "anchorage_kv_codec_duration_seconds", "Time to compress or verify one layer.",
           observe::TransferDurationBuckets(), {{"role", kRole}, {"op", "verify"}})),

@@ -205,7 +205,9 @@ void DecodeNode::SendToken(AttemptId id, int64_t index, int32_t token, model::Fi
   if (owner == owners_.end()) return;
   const int64_t now = Clock::Real().NowNs();
   if (index > 0) metrics_.OnGap(now - owner->second.last_token_ns);
+  if (index == 0) owner->second.first_token_ns = now;
   owner->second.last_token_ns = now;
+  owner->second.num_tokens = index + 1;
   proto::Envelope message;
   proto::Tokens& tokens = *message.mutable_tokens();
   *tokens.mutable_attempt() = worker::ToProto(id, owner->second.request_id);
@@ -213,7 +215,7 @@ void DecodeNode::SendToken(AttemptId id, int64_t index, int32_t token, model::Fi
   tokens.add_ids(token);
   tokens.set_finish(worker::ToProto(finish));
   owner->second.router->Send(std::move(message));
-  if (finish != model::Finish::kNone) owners_.erase(owner);
+  if (finish != model::Finish::kNone) Forget(owner);
 }
 
 void DecodeNode::SendEnded(AttemptId id, const absl::Status& status, const char* stage) {
@@ -224,6 +226,14 @@ void DecodeNode::SendEnded(AttemptId id, const absl::Status& status, const char*
                         stage, std::string(status.message()));
   }
   owner->second.router->Send(worker::EndedMessage(id, owner->second.request_id, status, stage));
+  Forget(owner);
+}
+
+void DecodeNode::Forget(Owners::iterator owner) {
+  const Owner& over = owner->second;
+  if (over.num_tokens > 1) {
+    metrics_.OnMeanGap((over.last_token_ns - over.first_token_ns) / (over.num_tokens - 1));
+  }
   owners_.erase(owner);
 }
 

@@ -53,8 +53,11 @@ class DecodeNode final : public worker::ControlNode, private EngineListener {
   struct Owner {
     transport::ControlChannelPtr router;
     std::string request_id;
+    int64_t num_tokens = 0;
+    int64_t first_token_ns = 0;
     int64_t last_token_ns = 0;
   };
+  using Owners = std::unordered_map<AttemptId, Owner>;
 
   DecodeNode(const worker::Settings& settings, const NodeOptions& options,
              const worker::LoadedModel& model, transport::EventLoop& loop,
@@ -71,6 +74,7 @@ class DecodeNode final : public worker::ControlNode, private EngineListener {
   void OnRouterGone(const transport::ControlChannelPtr& router) override;
 
   // EngineListener: posts to the io thread.
+  void OnJoin(int64_t waited_ns) override { metrics_.OnJoin(waited_ns); }
   void OnToken(AttemptId id, int64_t index, int32_t token, model::Finish finish) override;
   void OnEnded(AttemptId id, const absl::Status& status, const char* stage) override;
   void OnStep(int64_t batch_size, int64_t duration_ns) override;
@@ -82,6 +86,7 @@ class DecodeNode final : public worker::ControlNode, private EngineListener {
               const ReserveAnswer& answer);
   void SendToken(AttemptId id, int64_t index, int32_t token, model::Finish finish);
   void SendEnded(AttemptId id, const absl::Status& status, const char* stage);
+  void Forget(Owners::iterator owner);
   void ExpireLeases();
   void RunEngine();
 
@@ -94,7 +99,7 @@ class DecodeNode final : public worker::ControlNode, private EngineListener {
   std::unique_ptr<LandingReceiver> receiver_;
   std::unique_ptr<transport::DataPlane> data_;
   std::thread engine_thread_;
-  std::unordered_map<AttemptId, Owner> owners_;  // io thread
+  Owners owners_;  // io thread
 };
 
 }  // namespace anchorage::decode

@@ -42,6 +42,14 @@ Histogram InterTokenLatency(MetricsRegistry& registry, std::string_view role,
                                RoleAnd(role, "model", model));
 }
 
+Histogram TimePerOutputToken(MetricsRegistry& registry, std::string_view role,
+                             std::string_view model) {
+  return registry.AddHistogram(
+      "anchorage_time_per_output_token_seconds",
+      "Mean time between two tokens of a request, one observation per request.",
+      InterTokenBuckets(), RoleAnd(role, "model", model));
+}
+
 Counter AdmissionRejections(MetricsRegistry& registry, std::string_view role,
                             std::string_view reason) {
   return registry.AddCounter("anchorage_admission_rejections_total",

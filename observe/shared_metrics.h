@@ -18,6 +18,8 @@ Histogram QueueWait(MetricsRegistry& registry, std::string_view role, std::strin
 Gauge PrefillQueuedTokens(MetricsRegistry& registry, std::string_view role);
 Histogram InterTokenLatency(MetricsRegistry& registry, std::string_view role,
                             std::string_view model);
+Histogram TimePerOutputToken(MetricsRegistry& registry, std::string_view role,
+                             std::string_view model);
 Counter AdmissionRejections(MetricsRegistry& registry, std::string_view role,
                             std::string_view reason);  // headroom queue_full draining
 

@@ -29,10 +29,7 @@ RouterMetrics::RouterMetrics(observe::MetricsRegistry* registry, std::string mod
                                                "Time from a request's arrival to its first token.",
                                                observe::TimeToFirstTokenBuckets(), by_model);
   inter_token_latency = observe::InterTokenLatency(registry_, kRole, model_);
-  time_per_output_token = registry_.AddHistogram(
-      "anchorage_time_per_output_token_seconds",
-      "Mean time between two tokens of a request, one observation per request.",
-      observe::InterTokenBuckets(), by_model);
+  time_per_output_token = observe::TimePerOutputToken(registry_, kRole, model_);
   request_duration = registry_.AddHistogram("anchorage_request_duration_seconds",
                                             "Time from a request's arrival to its end.",
                                             observe::RequestDurationBuckets(), by_model);

@@ -71,6 +71,7 @@ class LocalEngine::Listener : public decode::EngineListener {
     if (stream.request->on_token) stream.request->on_token(token);
   }
   void OnEnded(AttemptId, const absl::Status& status, const char*) override { failure_ = status; }
+  void OnJoin(int64_t) override {}
   void OnStep(int64_t, int64_t) override {}
 
  private:

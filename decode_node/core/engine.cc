@@ -99,7 +99,7 @@ absl::Status Engine::Close(AttemptId id, uint64_t nonce, int32_t first_token) {
     auto sequence =
         std::make_unique<Sequence>(std::move(request.mapped()), std::move(memory), first_token);
     in_batch_[id] = sequence.get();
-    ready_.push_back(std::move(sequence));
+    ready_.push_back({std::move(sequence), clock_.NowNs()});
   }
   Wake();
   return absl::OkStatus();
@@ -151,12 +151,14 @@ void Engine::Retire(AttemptId id) {
 }
 
 void Engine::JoinReady() {
-  std::vector<std::unique_ptr<Sequence>> ready;
+  std::vector<Ready> ready;
   {
     MutexLock lock(mutex_);
     ready.swap(ready_);
   }
-  for (std::unique_ptr<Sequence>& sequence : ready) {
+  const int64_t now = clock_.NowNs();
+  for (auto& [sequence, since_ns] : ready) {
+    listener_.OnJoin(now - since_ns);
     listener_.OnToken(sequence->request().id, 0, sequence->tokens().front(), model::Finish::kNone);
     batch_.push_back(std::move(sequence));
   }

@@ -53,6 +53,8 @@ struct ReserveAnswer {
 class EngineListener {
  public:
   virtual ~EngineListener() = default;
+  // A sequence joins the batch, `waited_ns` after all its layers were there.
+  virtual void OnJoin(int64_t waited_ns) = 0;
   // Token `index` of the request (0 = the one prefill sampled). `finish` is set on the last.
   virtual void OnToken(AttemptId id, int64_t index, int32_t token, model::Finish finish) = 0;
   // The attempt is over without a finish. Cancelled when it was asked for.
@@ -137,7 +139,11 @@ class Engine {
   bool woken_ GUARDED_BY(mutex_) = false;
   // What was asked for, from the grant until the sequence is made or the attempt ends.
   std::unordered_map<AttemptId, SequenceRequest> requests_ GUARDED_BY(mutex_);
-  std::vector<std::unique_ptr<Sequence>> ready_ GUARDED_BY(mutex_);
+  struct Ready {
+    std::unique_ptr<Sequence> sequence;
+    int64_t since_ns = 0;
+  };
+  std::vector<Ready> ready_ GUARDED_BY(mutex_);
   std::unordered_map<AttemptId, Sequence*> in_batch_ GUARDED_BY(mutex_);
 
   std::vector<std::unique_ptr<Sequence>> batch_;  // the step loop's own

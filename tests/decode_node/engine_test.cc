@@ -43,6 +43,7 @@ class LandingSink : public kv::LayerSink {
 
 // What the engine told of each attempt.
 struct Recorder : EngineListener {
+  void OnJoin(int64_t waited_ns) override { waits_ns.push_back(waited_ns); }
   void OnToken(AttemptId id, int64_t index, int32_t token, model::Finish finish) override {
     EXPECT_EQ(index, static_cast<int64_t>(tokens[id].size()));
     EXPECT_FALSE(finishes.contains(id) || ends.contains(id)) << "a token after the end";
@@ -58,6 +59,7 @@ struct Recorder : EngineListener {
   std::map<AttemptId, std::vector<int32_t>> tokens;
   std::map<AttemptId, model::Finish> finishes;
   std::map<AttemptId, absl::Status> ends;
+  std::vector<int64_t> waits_ns;
   int64_t steps = 0;
 };
 
@@ -134,6 +136,15 @@ TEST_P(EngineTest, GeneratesUpToTheLimitAndGivesEverythingBack) {
   EXPECT_EQ(recorder_.finishes.at({1, 1}), model::Finish::kLength);
   EXPECT_EQ(engine_->usage(), (ArenaUsage{.limit_bytes = kLimit}));
   EXPECT_EQ(recorder_.steps, 69);
+}
+
+TEST_P(EngineTest, TellsHowLongASequenceWaitedToJoinTheBatch) {
+  Admit(1, Prompt(1, 40), 5);
+  clock_.AdvanceNs(700);
+  Admit(2, Prompt(2, 40), 5);
+  clock_.AdvanceNs(20);
+  while (engine_->RunStep()) clock_.AdvanceNs(5'000);
+  EXPECT_EQ(recorder_.waits_ns, (std::vector<int64_t>{720, 20}));
 }
 
 TEST_P(EngineTest, ASequenceGetsTheSameTokensAloneAndInABatchThatChanges) {

@@ -22,6 +22,7 @@ class SilentListener : public EngineListener {
  public:
   void OnToken(AttemptId, int64_t, int32_t, model::Finish) override {}
   void OnEnded(AttemptId, const absl::Status&, const char*) override {}
+  void OnJoin(int64_t) override {}
   void OnStep(int64_t, int64_t) override {}
 };
 

@@ -4,6 +4,8 @@ import subprocess
 
 import pytest
 
+from cluster import wait_until
+
 # By role, without the prefix `anchorage_`. Also before the first event: an alert on a counter that
 # appears only when it counts misses the first time.
 ALL = {"build_info", "config_info", "queue_depth", "queue_wait_seconds", "stage_duration_seconds"}
@@ -24,12 +26,12 @@ EXPORTED = {
     "prefill": ALL | WORKERS | {
         "prefill_queued_tokens", "prefill_running_requests", "prefill_memory_peak_bytes",
         "prefill_kv_held_bytes", "prefill_kv_lease_expirations_total", "kv_compression_ratio"},
-    "decode": (ALL - {"queue_wait_seconds"}) | WORKERS | {
+    "decode": ALL | WORKERS | {
         "admission_rejections_total", "kv_integrity_failures_total", "decode_memory_limit_bytes",
         "decode_memory_used_bytes", "decode_memory_reserved_bytes",
         "decode_memory_headroom_bytes", "quarantined_bytes", "decode_kv_usage_ratio",
         "decode_active_sequences", "decode_sequence_capacity", "decode_waiting_requests",
-        "decode_batch_size", "inter_token_latency_seconds"},
+        "decode_batch_size", "inter_token_latency_seconds", "time_per_output_token_seconds"},
 }
 
 
@@ -39,6 +41,21 @@ def test_every_metric_is_exported_after_one_request(start_cluster):
     for process in cluster.processes:
         expected = {f"anchorage_{name}" for name in EXPORTED[process.role]}
         assert expected <= process.metrics().names(), process.name
+
+
+def test_a_decode_node_measures_each_request_once(start_cluster):
+    cluster = start_cluster()
+    cluster.client().completions.create(model=cluster.model_name, prompt="words", max_tokens=4,
+                                        extra_body={"ignore_eos": True})
+    (decode,) = cluster.decodes
+
+    def count(name, **labels):
+        return decode.metrics().value(f"anchorage_{name}_seconds_count", **labels)
+
+    # The last of them is measured when the last token has been sent.
+    wait_until(lambda: count("time_per_output_token", role="decode") == 1, 10, "the request is over")
+    assert count("queue_wait", role="decode", stage="decode") == 1
+    assert count("inter_token_latency", role="decode") == 3
 
 
 @pytest.mark.parametrize("role", ["router", "prefill-0", "decode-0"])
