@@ -97,7 +97,10 @@ asio::awaitable<HttpConnection::ReadResult> HttpConnection::ReadBody(HttpParser&
   if (parser.is_done()) co_return ReadResult{.ok = true, .error = {}};
   const bool waits =
       version == 11 && buffer_.size() == 0 && !parser.get()[http::field::expect].empty();
-  if (waits && !co_await WriteRaw("HTTP/1.1 100 Continue\r\n\r\n")) co_return ReadResult();
+  if (waits) {
+    const bool written = co_await WriteRaw("HTTP/1.1 100 Continue\r\n\r\n");
+    if (!written) co_return ReadResult();
+  }
   StartDeadline(context_.options.body_timeout_ms);
   auto [failed, bytes] = co_await http::async_read(stream_, buffer_, parser, kNoThrow);
   ReadResult result{.ok = !failed, .error = {}};
@@ -184,7 +187,7 @@ asio::awaitable<bool> HttpConnection::WriteStreamPart(const Exchange& exchange, 
   std::string bytes;
   if (!data.empty()) bytes = absl::StrFormat("%x\r\n%s\r\n", data.size(), data);
   if (last) bytes += "0\r\n\r\n";
-  // Two statements: GCC 12 computes `co_return a || co_await b` wrongly.
+  // Two statements: GCC 12 computes `a || co_await b` wrongly.
   if (bytes.empty()) co_return true;
   co_return co_await WriteRaw(std::move(bytes));
 }
