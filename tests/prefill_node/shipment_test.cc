@@ -68,6 +68,14 @@ class ShipmentTest : public ::testing::Test {
     return cache;
   }
 
+  // The counter's line as it is exported.
+  std::string ExposedSeconds() const {
+    const std::string text = registry_.Serialize();
+    const size_t at = text.find("\nanchorage_kv_transfer_exposed_seconds_total{");
+    EXPECT_NE(at, std::string::npos);
+    return text.substr(at + 1, text.find('\n', at + 1) - at - 1);
+  }
+
   observe::MetricsRegistry registry_;
   worker::TransferMetrics metrics_{registry_, Clock::Real(), "prefill", "tx", "tcp"};
   FakePlane plane_;
@@ -113,6 +121,24 @@ TEST_F(ShipmentTest, AFailedLayerEndsItOnceAndRefusesTheRest) {
   shipment->Close(1);
   EXPECT_TRUE(plane_.sent.empty());
   EXPECT_EQ(ends_.size(), 1u);
+}
+
+TEST_F(ShipmentTest, WhatWasExposedIsCountedOnceHoweverOftenItFails) {
+  const auto shipment = Ship(2);
+  ASSERT_TRUE(shipment->OnLayer(0, Layer(0)).ok());
+  ASSERT_TRUE(shipment->OnLayer(1, Layer(1)).ok());
+  shipment->Close(1);
+  plane_.Complete(absl::UnavailableError("peer gone"));
+  ASSERT_EQ(ends_.size(), 1u);
+  const int64_t exposed_ns = shipment->exposed_ns();
+  const std::string counted = ExposedSeconds();
+  const int64_t now = Clock::Real().NowNs();
+  while (Clock::Real().NowNs() == now) continue;
+  shipment->Fail(absl::CancelledError("client left"));
+  plane_.Complete(absl::UnavailableError("peer gone"));
+  EXPECT_EQ(ends_.size(), 1u);
+  EXPECT_EQ(shipment->exposed_ns(), exposed_ns);
+  EXPECT_EQ(ExposedSeconds(), counted);
 }
 
 TEST_F(ShipmentTest, ARefusedClosingMessageIsTheEnd) {

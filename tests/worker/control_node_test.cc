@@ -10,10 +10,12 @@
 
 #include "common/wire_version.h"
 #include "observe/logging.h"
+#include "tests/support/router_channel.h"
 
 namespace anchorage::worker {
 namespace {
 
+using testing::RouterChannel;
 using transport::ControlChannelPtr;
 
 proto::Identity TinyIdentity() {
@@ -97,7 +99,7 @@ class RouterSide : public transport::ControlHandler {
   transport::EventLoop& loop_;
 };
 
-class ControlNodeTest : public testing::Test {
+class ControlNodeTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(node_.Start().ok()); }
 
@@ -165,6 +167,24 @@ TEST_F(ControlNodeTest, ADrainingNodeSaysSoAtOnceAndIsNotReady) {
   ASSERT_TRUE(Meet());
   EXPECT_FALSE(router_.states.back().ready());
   EXPECT_EQ(node_.Ready().message(), "draining");
+}
+
+// A router whose old connection has not been given up yet dials again.
+TEST_F(ControlNodeTest, TwoChannelsOfOneRouterHearOfTheStateUntilEachIsClosed) {
+  const auto first = std::make_shared<RouterChannel>();
+  const auto second = std::make_shared<RouterChannel>();
+  ASSERT_EQ(first->peer_boot(), second->peer_boot());
+  node_.OnUp(first);
+  node_.OnUp(second);
+  node_.Drain();
+  ASSERT_EQ(first->sent.size(), 2u);
+  ASSERT_EQ(second->sent.size(), 2u);
+  EXPECT_TRUE(first->sent[1].state().draining());
+  EXPECT_TRUE(second->sent[1].state().draining());
+  node_.OnDown(second, absl::UnavailableError("closed"));
+  node_.Drain();  // pushes once more
+  EXPECT_EQ(first->sent.size(), 3u);
+  EXPECT_EQ(second->sent.size(), 2u);
 }
 
 TEST_F(ControlNodeTest, AnUnhealthyNodeIsNotReady) {
