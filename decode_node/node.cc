@@ -41,7 +41,7 @@ DecodeNode::DecodeNode(const worker::Settings& settings, const NodeOptions& opti
                   loop),
       options_(options),
       metrics_(registry, model.model->config().name),
-      transfers_(registry, Clock::Real(), "decode", "rx", "tcp"),
+      transfers_(registry, Clock::Real(), "decode", "rx", settings.transport),
       stream_(settings.threads) {}
 
 absl::Status DecodeNode::CreateEngine(const worker::LoadedModel& model,

@@ -35,7 +35,7 @@ PrefillNode::PrefillNode(const worker::Settings& settings, const NodeOptions& op
       options_(options),
       model_(*model.model),
       metrics_(registry),
-      transfers_(registry, Clock::Real(), "prefill", "tx", "tcp"),
+      transfers_(registry, Clock::Real(), "prefill", "tx", settings.transport),
       stream_(settings.threads),
       queue_(options.queue, Clock::Real()) {}
 

@@ -9,22 +9,22 @@ namespace anchorage::worker {
 using observe::Labels;
 
 TransferMetrics::TransferMetrics(observe::MetricsRegistry& registry, const Clock& clock,
-                                 std::string role, std::string direction, std::string medium)
+                                 std::string role, std::string direction, std::string transport)
     : registry_(registry), clock_(clock), role_(std::move(role)) {
   const Labels by_direction = {{"role", role_}, {"direction", direction}};
-  Labels by_medium = by_direction;
-  by_medium["transport"] = medium;
+  Labels by_transport = by_direction;
+  by_transport["transport"] = transport;
   bytes_ = registry.AddCounter("anchorage_kv_transfer_bytes_total",
-                               "KV bytes on the wire, as compressed.", by_medium);
+                               "KV bytes on the wire, as compressed.", by_transport);
   uncompressed_bytes_ =
       registry.AddCounter("anchorage_kv_transfer_uncompressed_bytes_total",
-                          "Bytes that the same KV would have cost uncompressed.", by_medium);
+                          "Bytes that the same KV would have cost uncompressed.", by_transport);
   size_ = registry.AddHistogram("anchorage_kv_transfer_size_bytes", "Bytes of one transfer.",
                                 observe::TransferSizeBuckets(), by_direction);
   duration_ =
       registry.AddHistogram("anchorage_kv_transfer_duration_seconds",
                             "Time of one transfer, from its announcement until it was quiet.",
-                            observe::TransferDurationBuckets(), by_medium);
+                            observe::TransferDurationBuckets(), by_transport);
   busy_seconds_ =
       registry.AddCounter("anchorage_kv_transfer_busy_seconds_total",
                           "Time in which at least one transfer was running.", by_direction);

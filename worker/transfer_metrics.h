@@ -14,9 +14,9 @@ namespace anchorage::worker {
 // Thread-safe.
 class TransferMetrics {
  public:
-  // `direction` is "tx" or "rx"; `medium` what carries the bytes: "tcp", "rdma", "shm".
+  // `direction` is "tx" or "rx"; `transport` the data plane: "ucx" or "tcp".
   TransferMetrics(observe::MetricsRegistry& registry, const Clock& clock, std::string role,
-                  std::string direction, std::string medium);
+                  std::string direction, std::string transport);
 
   // A transfer began; returns its start for the calls below, one of which must follow.
   int64_t Begin();

@@ -1,33 +1,18 @@
 #include "decode_node/node.h"
 
-#include <vector>
-
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "observe/logging.h"
+#include "tests/support/router_channel.h"
 #include "tests/support/tiny_model.h"
 #include "worker/wire.h"
 
 namespace anchorage::decode {
 namespace {
 
+using testing::RouterChannel;
+
 constexpr uint64_t kRequest = 0xabc;
-
-// The router's end of a control channel: keeps what the node sends.
-class RouterChannel : public transport::ControlChannel {
- public:
-  const proto::Hello& peer() const override { return hello_; }
-  uint64_t peer_boot() const override { return 1; }
-  const std::string& peer_address() const override { return address_; }
-  bool open() const override { return true; }
-  void Send(proto::Envelope message) override { sent.push_back(std::move(message)); }
-  void Close(absl::Status) override {}
-
-  std::vector<proto::Envelope> sent;
-
- private:
-  const proto::Hello hello_;
-  const std::string address_ = "router:1";
-};
 
 class DecodeNodeTest : public ::testing::Test {
  protected:
@@ -83,6 +68,21 @@ TEST_F(DecodeNodeTest, ARenewalIsAnsweredOnlyForAnAttemptThatIsOver) {
   EXPECT_EQ(ended.attempt().request(), kRequest);
   EXPECT_EQ(ended.attempt().generation(), 1u);
   EXPECT_EQ(ended.status(), static_cast<int>(absl::StatusCode::kAborted));
+}
+
+TEST(DecodeNodeMetricsTest, TransfersAreLabelledWithTheTransportInUse) {
+  worker::Settings settings;
+  settings.transport = "ucx";
+  const worker::LoadedModel model = worker::LoadModel(testing::TinyModelPath()).value();
+  transport::EventLoop loop;
+  observe::MetricsRegistry registry;
+  const auto node =
+      DecodeNode::Create(settings, {.kv_memory_bytes = int64_t{64} << 20}, model, loop, registry);
+  ASSERT_TRUE(node.ok()) << node.status();
+  EXPECT_THAT(
+      registry.Serialize(),
+      ::testing::HasSubstr("anchorage_kv_transfer_bytes_total{direction=\"rx\",role=\"decode\","
+                           "transport=\"ucx\"} 0\n"));
 }
 
 }  // namespace
