@@ -1,5 +1,6 @@
 #include "prefill_node/engine_thread.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -9,6 +10,10 @@ namespace anchorage::prefill {
 namespace {
 
 int64_t NumTokens(const Job& job) { return static_cast<int64_t>(job.prompt.prompt_ids.size()); }
+
+bool IsShort(const std::shared_ptr<Job>& job) {
+  return NumTokens(*job) <= BatchLimits{}.short_tokens;
+}
 
 }  // namespace
 
@@ -24,6 +29,11 @@ void EngineThread::Submit(std::shared_ptr<Job> job) {
 bool EngineThread::has_waiting() const {
   MutexLock lock(mutex_);
   return !waiting_.empty();
+}
+
+bool EngineThread::has_waiting_short() const {
+  MutexLock lock(mutex_);
+  return std::any_of(waiting_.begin(), waiting_.end(), IsShort);
 }
 
 void EngineThread::Stop() {
@@ -81,7 +91,7 @@ void EngineThread::RunBatch(const Jobs& jobs) {
                         .sink = job->shipment.get(),
                         .cancelled = &job->cancelled});
   }
-  const bool is_long = NumTokens(*jobs.front()) > BatchLimits{}.short_tokens;
+  const bool is_long = !IsShort(jobs.front());
   const std::unique_ptr<Batch> batch = engine_.Start(requests);
   while (!batch->done()) {
     batch->Step();

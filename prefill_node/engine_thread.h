@@ -29,8 +29,9 @@ class EngineThread {
 
   void Submit(std::shared_ptr<Job> job);
 
-  // Whether something was submitted that has not started yet.
+  // Whether something was submitted that has not started yet; whether a short prompt was.
   bool has_waiting() const;
+  bool has_waiting_short() const;
 
   // Finishes what has started, then joins. Jobs that have not started are dropped.
   void Stop();

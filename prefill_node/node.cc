@@ -147,17 +147,21 @@ absl::Status PrefillNode::Enqueue(const Job& job, const proto::Enqueue& enqueue)
 
 void PrefillNode::TakeFromQueue() {
   if (stopping()) return;
-  const bool ahead = engine_thread_->has_waiting() ||
-                     std::any_of(jobs_.begin(), jobs_.end(), [](const auto& entry) {
-                       return entry.second->state == Job::State::kTaken;
-                     });
-  if (!ahead) {
-    for (QueuedPrompt& prompt : queue_.TakeBatch(BatchLimits{})) Take(std::move(prompt));
-  }
+  for (QueuedPrompt& prompt : NextBatch()) Take(std::move(prompt));
   const QueueDepth depth = queue_.depth();
   gauges_.queued_prompts = depth.prompts;
   gauges_.queued_tokens = depth.tokens;
   gauges_.running = static_cast<int64_t>(jobs_.size()) - depth.prompts;
+}
+
+// One batch at a time waits for its memory or, with it, for the engine. But where only a long
+// prompt waits for the engine, short ones go on: they may overtake the one that runs.
+std::vector<QueuedPrompt> PrefillNode::NextBatch() {
+  const bool reserving = std::any_of(jobs_.begin(), jobs_.end(), [](const auto& entry) {
+    return entry.second->state == Job::State::kTaken;
+  });
+  if (reserving || engine_thread_->has_waiting_short()) return {};
+  return engine_thread_->has_waiting() ? queue_.TakeShortBatch({}) : queue_.TakeBatch({});
 }
 
 void PrefillNode::Take(QueuedPrompt prompt) {

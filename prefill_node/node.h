@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "common/clock.h"
 #include "common/ids.h"
@@ -74,9 +75,9 @@ class PrefillNode final : public worker::ControlNode {
   std::shared_ptr<Shipment> MakeShipment(const Job& job, const proto::StartPrefill& start);
 
   absl::Status Enqueue(const Job& job, const proto::Enqueue& enqueue);
-  // Takes the next batch from the queue, unless one is ahead of the engine already, and asks for
-  // its memory.
+  // Takes from the queue what may go now and asks for its memory.
   void TakeFromQueue();
+  std::vector<QueuedPrompt> NextBatch();
   void Take(QueuedPrompt prompt);
   void CancelJob(const JobPtr& job, const absl::Status& why, const char* stage);
   void SendDone(const Job& job, model::Finish finish);

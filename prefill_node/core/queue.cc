@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "common/status.h"
@@ -65,21 +66,30 @@ std::vector<QueuedPrompt> PromptQueue::TakeExpired() {
 
 std::vector<QueuedPrompt> PromptQueue::TakeBatch(const BatchLimits& limits) {
   MutexLock lock(mutex_);
-  std::vector<size_t> alive;
+  return Take(limits, std::numeric_limits<int64_t>::max());
+}
+
+std::vector<QueuedPrompt> PromptQueue::TakeShortBatch(const BatchLimits& limits) {
+  MutexLock lock(mutex_);
+  return Take(limits, limits.short_tokens);
+}
+
+std::vector<QueuedPrompt> PromptQueue::Take(const BatchLimits& limits, int64_t max_tokens_each) {
+  std::vector<size_t> candidates;
   std::vector<int64_t> lengths;
   for (size_t i = 0; i < waiting_.size(); ++i) {
-    if (Expired(waiting_[i])) continue;
-    alive.push_back(i);
+    if (Expired(waiting_[i]) || Tokens(waiting_[i]) > max_tokens_each) continue;
+    candidates.push_back(i);
     lengths.push_back(Tokens(waiting_[i]));
   }
   const std::vector<size_t> chosen = ChooseBatch(lengths, limits);
   std::vector<QueuedPrompt> batch;
   for (const size_t index : chosen) {
-    batch.push_back(std::move(waiting_[alive[index]]));
+    batch.push_back(std::move(waiting_[candidates[index]]));
     tokens_ -= Tokens(batch.back());
   }
   for (auto index = chosen.rbegin(); index != chosen.rend(); ++index) {
-    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(alive[*index]));
+    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(candidates[*index]));
   }
   return batch;
 }

@@ -54,6 +54,8 @@ class PromptQueue {
   // Takes the next batch out, which may be empty. Prompts whose deadline has passed stay for
   // TakeExpired.
   std::vector<QueuedPrompt> TakeBatch(const BatchLimits& limits);
+  // Likewise, passing by every long prompt.
+  std::vector<QueuedPrompt> TakeShortBatch(const BatchLimits& limits);
 
   // Blocks until somebody waits, the queue is closed, Wake was called or `timeout_ms` is over.
   void WaitForWork(int64_t timeout_ms);
@@ -66,6 +68,8 @@ class PromptQueue {
 
  private:
   bool Expired(const QueuedPrompt& prompt) const;
+  std::vector<QueuedPrompt> Take(const BatchLimits& limits, int64_t max_tokens_each)
+      REQUIRES(mutex_);
 
   const QueueLimits limits_;
   const Clock& clock_;

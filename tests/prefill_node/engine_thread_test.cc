@@ -80,6 +80,21 @@ TEST_F(EngineThreadTest, ALongPromptWaitsForItsTurn) {
   EXPECT_THAT(ended_, ElementsAre(3, 1, 2));
 }
 
+TEST_F(EngineThreadTest, TellsWhetherWhatWaitsIsShort) {
+  bool submitted = false;
+  Serve(3,
+        [&](EngineThread& thread, const ScheduleEvent&) {
+          if (std::exchange(submitted, true)) return;
+          EXPECT_FALSE(thread.has_waiting());
+          thread.Submit(MakeJob(2, kLong));
+          EXPECT_TRUE(thread.has_waiting());
+          EXPECT_FALSE(thread.has_waiting_short());
+          thread.Submit(MakeJob(3, kShort));
+          EXPECT_TRUE(thread.has_waiting_short());
+        },
+        {MakeJob(1, kLong)});
+}
+
 TEST_F(EngineThreadTest, NothingOvertakesShortPrompts) {
   bool submitted = false;
   Serve(2,

@@ -19,6 +19,7 @@ using ::testing::HasSubstr;
 using testing::RouterChannel;
 
 constexpr int64_t kPatienceMs = 20'000;
+constexpr int kLong = 8'000;  // tokens
 constexpr int64_t kForEver = std::numeric_limits<int64_t>::max();
 
 class PrefillNodeTest : public ::testing::Test {
@@ -175,6 +176,21 @@ TEST_F(PrefillNodeTest, AFullQueueRefusesAndKeepsWhatWaits) {
   EXPECT_EQ(answers[0].ended().attempt().request(), 1u);
   EXPECT_EQ(answers[1].taken().attempt().request(), 2u);
   EXPECT_EQ(answers[2].taken().attempt().request(), 3u);
+}
+
+// The first long prompt runs all the while: it takes far longer than the loop's next look at the
+// queue, which is when the second is taken.
+TEST_F(PrefillNodeTest, ShortPromptsPassALongOneThatWaitsBehindAnother) {
+  ExpectTaken(GoodEnqueue(1, kLong));
+  EXPECT_TRUE(Answers(Start(1)).empty());
+  node_->OnMessage(router_, GoodEnqueue(2, kLong));
+  if (router_->sent.size() == 1) RunUntilSent(2);
+  ASSERT_EQ(router_->sent[1].taken().attempt().request(), 2u);
+  EXPECT_TRUE(Answers(GoodEnqueue(3, kLong)).empty());
+  EXPECT_TRUE(Answers(GoodEnqueue(4)).empty());  // no grant yet: nobody takes memory before it
+  const std::vector<proto::Envelope> answers = Answers(Start(2));
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answers[0].taken().attempt().request(), 4u);
 }
 
 TEST_F(PrefillNodeTest, AnAttemptThatIsAskedForTwiceIsAnsweredOnce) {

@@ -102,6 +102,16 @@ TEST_F(QueueTest, DeadlinesTakePromptsOut) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(queue_.Push(Prompt(4, 10, clock_.NowNs()))));
 }
 
+TEST_F(QueueTest, ShortPromptsCanBeTakenPastLongOnes) {
+  ASSERT_TRUE(queue_.Push(Prompt(1, 600)).ok());
+  EXPECT_THAT(queue_.TakeShortBatch({}), IsEmpty());
+  ASSERT_TRUE(queue_.Push(Prompt(2, 20)).ok());
+  ASSERT_TRUE(queue_.Push(Prompt(3, 30)).ok());
+  EXPECT_THAT(Requests(queue_.TakeShortBatch({})), ElementsAre(2, 3));
+  EXPECT_EQ(queue_.depth().tokens, 600);
+  EXPECT_THAT(Requests(queue_.TakeBatch({})), ElementsAre(1));
+}
+
 TEST_F(QueueTest, RemembersWhenAPromptCame) {
   clock_.AdvanceNs(50);
   const int64_t came = clock_.NowNs();
