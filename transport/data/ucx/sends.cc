@@ -22,8 +22,8 @@ constexpr size_t kMaxInTransport = 4;
 constexpr milliseconds kEndGrace(500);
 // How long a refused send waits for the reason, which comes as a message of its own.
 constexpr milliseconds kReasonGrace(1'000);
-// A transfer cannot be watched byte by byte, so a long one may take longer: as long as on a link of
-// this speed.
+// A transfer cannot be watched byte by byte, so long ones may take longer: all that share a link as
+// long as on one of this speed.
 constexpr size_t kSlowestBytesPerMs = 16'000;
 
 }  // namespace
@@ -78,6 +78,7 @@ void UcxSends::Start(SendId id, Sending& sending, Lane& lane) {
   sending.stage = Stage::kInTransport;
   sending.last_progress = steady_clock::now();
   ++lane.num_in_transport;
+  lane.bytes_in_transport += sending.payload.size();
   const UcxCalls::Message message{.id = kTransferMessage,
                                   .header = sending.message_header,
                                   .payload = sending.payload,
@@ -98,6 +99,7 @@ void UcxSends::OnSent(SendId id, ucs_status_t status) {
   endpoints_.NoteProgress(sending.endpoint);
   if (const auto lane = lanes_.find(sending.endpoint); lane != lanes_.end()) {
     --lane->second.num_in_transport;
+    lane->second.bytes_in_transport -= sending.payload.size();
     lane->second.proven |= status == UCS_OK || status == UCS_ERR_REJECTED;
   }
   if (status == UCS_OK) {
@@ -163,9 +165,10 @@ void UcxSends::Finish(SendId id, const absl::Status& status) {
 // While it waits or UCX has it, progress of others on the endpoint shows that the link lives.
 bool UcxSends::Stalled(const Sending& sending, Time now) const {
   if (sending.stage == Stage::kSent) return now - sending.last_progress > stall_timeout_;
-  const milliseconds for_its_size(sending.payload.size() / kSlowestBytesPerMs);
+  const milliseconds for_the_size(lanes_.at(sending.endpoint).bytes_in_transport /
+                                  kSlowestBytesPerMs);
   return now - endpoints_.LastProgress(sending.endpoint, sending.last_progress) >
-         stall_timeout_ + for_its_size;
+         stall_timeout_ + for_the_size;
 }
 
 void UcxSends::Watch(Time now) {

@@ -82,7 +82,8 @@ class UcxSends {
     SocketAddress address;
     std::deque<SendId> waiting;  // in the order of their announcements
     size_t num_in_transport = 0;
-    bool proven = false;  // a send has gone through: until then UCX may reorder messages
+    size_t bytes_in_transport = 0;  // of their payloads
+    bool proven = false;            // a send has gone through: until then UCX may reorder messages
     bool retired = false;
   };
 
