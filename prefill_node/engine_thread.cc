@@ -40,7 +40,6 @@ void EngineThread::Stop() {
   {
     MutexLock lock(mutex_);
     stopping_ = true;
-    for (const auto& job : waiting_) job->cancelled = true;
     changed_.NotifyAll();
   }
   if (thread_.joinable()) thread_.join();

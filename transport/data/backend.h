@@ -37,7 +37,7 @@ class DataBackend {
 
   // Runs `command` on the thread. False: the plane has been shut down and it never will.
   virtual bool Post(std::function<void()> command) = 0;
-  // Ends everything; the last command. False: was called before.
+  // Ends everything; the last command, since Post takes none after it. False: was called before.
   virtual bool PostShutdown() = 0;
 
   // On the thread, as DataPlane says.

@@ -61,7 +61,6 @@ class TcpBackend final : public DataBackend, public std::enable_shared_from_this
   }
 
   void Send(const std::string& address, OutgoingTransfer transfer) override {
-    if (closing_) return transfer.done(PlaneStopped());
     std::shared_ptr<Outgoing>& slot = outgoing_[address];
     const bool is_new = slot == nullptr;
     if (is_new) slot = std::make_shared<Outgoing>(io_, address, options_, counters_);

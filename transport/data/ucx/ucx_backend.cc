@@ -68,7 +68,6 @@ class UcxBackend final : public DataBackend {
   }
 
   void Send(const std::string& address, OutgoingTransfer transfer) override {
-    if (shutting_down_) return transfer.done(PlaneStopped());
     sends_.Send(address, std::move(transfer));
   }
   void CancelSend(DataPlane::SendId id) override { sends_.Cancel(id); }
@@ -132,7 +131,6 @@ class UcxBackend final : public DataBackend {
       const bool closed = endpoints_.CloseBroken();
       if (Progress() == 0 && !closed) Sleep();
     }
-    commands_->Run();  // what was posted before the shutdown and behind it in the queue
     if (calls_.running() > 0) {
       observe::LogError("", "ucx: %d calls have not ended after %d s", calls_.running(),
                         kShutdownLimit.count());
