@@ -1,8 +1,6 @@
 #include "prefill_node/core/queue.h"
 
 #include <algorithm>
-#include <chrono>
-#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -23,7 +21,6 @@ bool PromptQueue::Expired(const QueuedPrompt& prompt) const {
 
 absl::Status PromptQueue::Push(QueuedPrompt prompt) {
   MutexLock lock(mutex_);
-  if (closed_) return FailedPrecondition("the queue is closed");
   if (Expired(prompt)) return absl::DeadlineExceededError("the deadline has passed");
   const auto same = [&prompt](const QueuedPrompt& other) { return other.id == prompt.id; };
   if (std::any_of(waiting_.begin(), waiting_.end(), same)) {
@@ -38,7 +35,6 @@ absl::Status PromptQueue::Push(QueuedPrompt prompt) {
   prompt.enqueued_ns = clock_.NowNs();
   tokens_ += tokens;
   waiting_.push_back(std::move(prompt));
-  work_.NotifyOne();
   return absl::OkStatus();
 }
 
@@ -92,32 +88,6 @@ std::vector<QueuedPrompt> PromptQueue::Take(const BatchLimits& limits, int64_t m
     waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(candidates[*index]));
   }
   return batch;
-}
-
-void PromptQueue::WaitForWork(int64_t timeout_ms) {
-  MutexLock lock(mutex_);
-  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
-  while (waiting_.empty() && !closed_ && !woken_) {
-    if (!work_.WaitFor(mutex_, until - std::chrono::steady_clock::now())) break;
-  }
-  woken_ = false;
-}
-
-void PromptQueue::Wake() {
-  MutexLock lock(mutex_);
-  woken_ = true;
-  work_.NotifyAll();
-}
-
-std::vector<QueuedPrompt> PromptQueue::Close() {
-  MutexLock lock(mutex_);
-  closed_ = true;
-  tokens_ = 0;
-  std::vector<QueuedPrompt> rest(std::make_move_iterator(waiting_.begin()),
-                                 std::make_move_iterator(waiting_.end()));
-  waiting_.clear();
-  work_.NotifyAll();
-  return rest;
 }
 
 QueueDepth PromptQueue::depth() const {

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,7 +41,7 @@ class PromptQueue {
   PromptQueue(const QueueLimits& limits, const Clock& clock) : limits_(limits), clock_(clock) {}
 
   // ResourceExhausted: full. DeadlineExceeded: its time is over already. InvalidArgument: an
-  // attempt of that id waits already. FailedPrecondition: the queue is closed.
+  // attempt of that id waits already.
   absl::Status Push(QueuedPrompt prompt);
 
   // Takes the attempt out. False: it does not wait here.
@@ -57,13 +56,6 @@ class PromptQueue {
   // Likewise, passing by every long prompt.
   std::vector<QueuedPrompt> TakeShortBatch(const BatchLimits& limits);
 
-  // Blocks until somebody waits, the queue is closed, Wake was called or `timeout_ms` is over.
-  void WaitForWork(int64_t timeout_ms);
-  void Wake();
-
-  // Refuses new prompts from now on and hands out all that wait.
-  std::vector<QueuedPrompt> Close();
-
   QueueDepth depth() const;
 
  private:
@@ -74,11 +66,8 @@ class PromptQueue {
   const QueueLimits limits_;
   const Clock& clock_;
   mutable Mutex mutex_;
-  CondVar work_;
   std::deque<QueuedPrompt> waiting_ GUARDED_BY(mutex_);
   int64_t tokens_ GUARDED_BY(mutex_) = 0;
-  bool closed_ GUARDED_BY(mutex_) = false;
-  bool woken_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace anchorage::prefill

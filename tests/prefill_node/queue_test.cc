@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <thread>
-
 namespace anchorage::prefill {
 namespace {
 
@@ -118,27 +116,6 @@ TEST_F(QueueTest, RemembersWhenAPromptCame) {
   ASSERT_TRUE(queue_.Push(Prompt(1, 10)).ok());
   clock_.AdvanceNs(50);
   EXPECT_EQ(queue_.TakeBatch({}).front().enqueued_ns, came);
-}
-
-TEST_F(QueueTest, ClosingHandsOutAllAndRefusesMore) {
-  ASSERT_TRUE(queue_.Push(Prompt(1, 10)).ok());
-  ASSERT_TRUE(queue_.Push(Prompt(2, 10)).ok());
-  EXPECT_THAT(Requests(queue_.Close()), ElementsAre(1, 2));
-  EXPECT_EQ(queue_.depth().tokens, 0);
-  EXPECT_TRUE(absl::IsFailedPrecondition(queue_.Push(Prompt(3, 10))));
-}
-
-TEST_F(QueueTest, WaitersWakeUpForWorkAndOnDemand) {
-  std::thread pusher([this] { ASSERT_TRUE(queue_.Push(Prompt(1, 10)).ok()); });
-  queue_.WaitForWork(60'000);
-  EXPECT_EQ(queue_.depth().prompts, 1);
-  pusher.join();
-  queue_.TakeBatch({});
-  queue_.Wake();
-  queue_.WaitForWork(60'000);
-  std::thread closer([this] { queue_.Close(); });
-  queue_.WaitForWork(60'000);
-  closer.join();
 }
 
 }  // namespace
