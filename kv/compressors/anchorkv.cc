@@ -1,7 +1,9 @@
 // One layer's end, in five steps:
 //   1. score the prefix by what the window pays to it, select and copy the anchors (eq. 14)
 //   2. assign every position to its nearest anchor, K and V apart (eqs. 1, 2)
-//   3. ask what a residual would be worth at each position (eq. 6), from what was stored
+//   3. ask what a residual would be worth at each position (eq. 6), from what was stored, and
+//   spread
+//      that over the neighbourhood (pool_utilities.h)
 //   4. give the planned slots to the most useful positions of all heads
 //   5. code the residuals of those positions (eq. 10)
 // Residuals are always taken against the rounded gamma and anchor, so that coding repairs the
@@ -21,6 +23,7 @@
 #include "kernels/anchor.h"
 #include "kv/compressors/check_layer.h"
 #include "kv/compressors/none.h"
+#include "kv/compressors/pool_utilities.h"
 #include "kv/compressors/select_anchors.h"
 #include "kv/compressors/select_slots.h"
 #include "kv/kernel_status.h"
@@ -175,12 +178,13 @@ class LayerEnd {
       const int64_t count = std::min(block_len, plan_.prefix_len() - first);
       RETURN_IF_ERROR(FindBlockUtilities(first, count));
     }
-    stream_.ParallelFor(plan_.num_kv_heads, [&](int64_t head, int) {
-      for (const uint32_t position : positions_[head]) {
-        for (const Side side : kSides) {
-          scratch_.utilities(side)[head * plan_.prefix_len() + position] = kNoSlot;
-        }
-      }
+    stream_.ParallelFor(2 * plan_.num_kv_heads, [&](int64_t task, int) {
+      const int64_t head = task / 2;
+      const auto prefix_len = static_cast<size_t>(plan_.prefix_len());
+      const std::span<float> utilities =
+          scratch_.utilities(kSides[task % 2]).subspan(head * prefix_len, prefix_len);
+      if (plan_.layout == Layout::kCompact) PoolUtilities(utilities, options_.utility_pool_width);
+      for (const uint32_t position : positions_[head]) utilities[position] = kNoSlot;
     });
     return absl::OkStatus();
   }

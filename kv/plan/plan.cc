@@ -257,6 +257,7 @@ std::string CheckPlan(const Geometry& geometry, const PlanOptions& options, int6
            OutOfRange("pinned anchors", options.num_pins, 0, kMaxCompactAnchors),
            OutOfRange("scored share in ppm", options.rho_ppm, 0, kPpm),
            OutOfRange("pooling width", options.pool_width, 1, kMaxPoolWidth),
+           OutOfRange("utilities' pooling width", options.utility_pool_width, 1, kMaxPoolWidth),
            OutOfRange("floor in tokens", options.floor_tokens, 0, kMaxTokens),
            OutOfRange("prompt tokens", seq_len, 1, kMaxTokens),
            OutOfRange("new tokens", max_new, 0, kMaxTokens),
@@ -266,8 +267,8 @@ std::string CheckPlan(const Geometry& geometry, const PlanOptions& options, int6
   if (geometry.head_dim % 8 != 0) {
     return "head dimension must be a multiple of 8, got " + std::to_string(geometry.head_dim);
   }
-  if (options.pool_width % 2 == 0) {
-    return "pooling width must be odd, got " + std::to_string(options.pool_width);
+  for (const int64_t width : {options.pool_width, options.utility_pool_width}) {
+    if (width % 2 == 0) return "a pooling width must be odd, got " + std::to_string(width);
   }
   if (options.layout == Layout::kDense || PassesThrough(options, seq_len)) return "";
   if (geometry.num_kv_heads * seq_len > int64_t{UINT32_MAX}) {
@@ -322,7 +323,8 @@ uint64_t PlanFingerprint(const Geometry& geometry, const PlanOptions& options) {
   for (const int64_t field :
        {geometry.num_layers, geometry.num_kv_heads, geometry.head_dim,
         static_cast<int64_t>(options.layout), options.theta_ppm, options.window_len,
-        options.num_pins, options.rho_ppm, options.pool_width, options.floor_tokens}) {
+        options.num_pins, options.rho_ppm, options.pool_width, options.utility_pool_width,
+        options.floor_tokens}) {
     digest.Add(static_cast<uint64_t>(field));
   }
   digest.Add(options.seed);

@@ -1,9 +1,11 @@
 #include "kv/compressors/anchorkv.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "kv/layouts/compact.h"
 #include "kv/layouts/reconstruct.h"
 #include "kv/layouts/slot_index.h"
+#include "kv/tensor_span.h"
 #include "tests/kv/layer_fixture.h"
 
 namespace anchorage::kv {
@@ -183,20 +186,63 @@ TEST(AnchorKvTest, PackingsHoldTheSameCodes) {
   EXPECT_EQ(a.v, b.v);
 }
 
-TEST(AnchorKvTest, UsefulResidualsBeatArbitraryOnes) {
-  // The slots go where utility is highest: the attention output of the observation rows must be
-  // nearer to the exact one than with the residuals of the first positions.
-  const MadeUpLayer layer({1500, 1, 2, 64});
-  const auto compressed = layer.Compress(Options(Layout::kCompact, 100'000));
-  ASSERT_TRUE(compressed.ok());
-  const SlotIndex slots =
-      MapSlots(compressed->plan, std::span<const std::byte>(compressed->region.span()), Side::kKey);
-  int64_t late = 0;
-  for (int64_t t = compressed->plan.prefix_len() / 2; t < compressed->plan.prefix_len(); ++t) {
-    if (slots.SlotOf(0, t) >= 0) ++late;
+// ---- Where the slots go ----
+
+// Keys of 0, so every position is attended to alike and a value's utility is the energy of its
+// residual; values alike but for noise: a thousandth everywhere, 1 at `loud`.
+MadeUpLayer LoudValues(const std::set<int64_t>& loud) {
+  auto random = std::make_shared<std::mt19937>(5);
+  return MadeUpLayer({1500, 1, 2, 64}, [=](Side side, int, int64_t position, float* row) {
+    std::normal_distribution<float> normal(0, loud.contains(position) ? 1.0f : 0.001f);
+    for (int d = 0; d < 64; ++d) row[d] = side == Side::kKey ? 0.0f : 1.0f + normal(*random);
+  });
+}
+
+// Of first .. first + count - 1, the positions whose value has a residual or is an anchor.
+int64_t NumRepaired(const CompressedLayer& layer, int64_t first, int64_t count) {
+  const std::span<const std::byte> region = layer.region.span();
+  const auto anchors = TensorSpan<const uint32_t>(layer.plan, region, "anchor_pos");
+  const SlotIndex slots = MapSlots(layer.plan, region, Side::kValue);
+  int64_t repaired = 0;
+  for (int64_t t = first; t < first + count; ++t) {
+    const bool exact = std::binary_search(anchors.begin(), anchors.end(), static_cast<uint32_t>(t));
+    if (exact || slots.SlotOf(0, t) >= 0) ++repaired;
   }
-  EXPECT_GT(late, compressed->plan.key_slots / 4);
-  EXPECT_LT(late, compressed->plan.key_slots * 3 / 4);
+  return repaired;
+}
+
+TEST(AnchorKvTest, SlotsGoToTheMostUsefulPositions) {
+  std::set<int64_t> loud;
+  for (int64_t t = 10; t < 1460; t += 5) loud.insert(t);
+  PlanOptions options = Options(Layout::kCompact, 100'000);
+  options.utility_pool_width = 1;
+  const auto compressed = LoudValues(loud).Compress(options);
+  ASSERT_TRUE(compressed.ok());
+  ASSERT_GT(compressed->plan.value_slots, static_cast<int64_t>(loud.size()));
+  for (const int64_t t : loud) EXPECT_EQ(NumRepaired(*compressed, t, 1), 1) << t;
+}
+
+TEST(AnchorKvTest, SlotsGoToTheNeighboursOfUsefulPositions) {
+  const MadeUpLayer layer = LoudValues({700});
+  PlanOptions options = Options(Layout::kCompact, 100'000);
+  options.utility_pool_width = 127;
+  const auto pooled = layer.Compress(options);
+  options.utility_pool_width = 1;
+  const auto alone = layer.Compress(options);
+  ASSERT_TRUE(pooled.ok() && alone.ok());
+  ASSERT_GT(pooled->plan.value_slots, 127);
+  EXPECT_EQ(NumRepaired(*pooled, 700 - 63, 127), 127);
+  EXPECT_LT(NumRepaired(*alone, 700 - 63, 127), 64);  // 37 by chance
+}
+
+TEST(AnchorKvTest, ThePapersLayoutRanksByTheUtilitiesAlone) {
+  const MadeUpLayer layer({1500, 2, 4, 64});
+  PlanOptions options = Options(Layout::kPaper, 100'000);
+  const auto one = layer.Compress(options);
+  options.utility_pool_width = 1;
+  const auto other = layer.Compress(options);
+  ASSERT_TRUE(one.ok() && other.ok());
+  EXPECT_TRUE(SameBytes(*one, *other));
 }
 
 // ---- A case small enough to compute by hand ----

@@ -333,6 +333,12 @@ TEST(CheckPlanTest, NamesWhatIsWrong) {
   options.pool_width = 6;
   complains(kLlama8b, options, 1000, 0, "pooling width");
   options = good;
+  options.utility_pool_width = 8;
+  complains(kLlama8b, options, 1000, 0, "pooling width");
+  options = good;
+  options.utility_pool_width = 257;
+  complains(kLlama8b, options, 1000, 0, "utilities' pooling width");
+  options = good;
   options.floor_tokens = -1;
   complains(kLlama8b, options, 1000, 0, "floor");
   options = good;
@@ -367,7 +373,8 @@ TEST(PlanFingerprintTest, EveryFieldCounts) {
   differs(kLlama8b, options);
   for (int64_t PlanOptions::*field :
        {&PlanOptions::theta_ppm, &PlanOptions::window_len, &PlanOptions::num_pins,
-        &PlanOptions::rho_ppm, &PlanOptions::pool_width, &PlanOptions::floor_tokens}) {
+        &PlanOptions::rho_ppm, &PlanOptions::pool_width, &PlanOptions::utility_pool_width,
+        &PlanOptions::floor_tokens}) {
     options = base;
     options.*field += 2;
     differs(kLlama8b, options);
