@@ -17,8 +17,11 @@ bool IsShort(const std::shared_ptr<Job>& job) {
 
 }  // namespace
 
-EngineThread::EngineThread(Engine& engine, OnDone on_done)
-    : engine_(engine), on_done_(std::move(on_done)), thread_([this] { Run(); }) {}
+EngineThread::EngineThread(Engine& engine, OnStart on_start, OnDone on_done)
+    : engine_(engine),
+      on_start_(std::move(on_start)),
+      on_done_(std::move(on_done)),
+      thread_([this] { Run(); }) {}
 
 void EngineThread::Submit(std::shared_ptr<Job> job) {
   MutexLock lock(mutex_);
@@ -82,6 +85,7 @@ void EngineThread::Run() {
 }
 
 void EngineThread::RunBatch(const Jobs& jobs) {
+  on_start_();
   std::vector<PrefillRequest> requests;
   for (const auto& job : jobs) {
     requests.push_back({.prompt_ids = job->prompt.prompt_ids,

@@ -20,11 +20,13 @@ namespace anchorage::prefill {
 
 class EngineThread {
  public:
-  // `on_done` runs on the engine's thread, once for each job that has started.
+  // Both run on the engine's thread: when a batch has started, so that fewer wait than before, and
+  // once for each job that has started.
+  using OnStart = std::function<void()>;
   using OnDone = std::function<void(std::shared_ptr<Job>)>;
 
   // `engine` must outlive it.
-  EngineThread(Engine& engine, OnDone on_done);
+  EngineThread(Engine& engine, OnStart on_start, OnDone on_done);
   ~EngineThread() { Stop(); }
 
   void Submit(std::shared_ptr<Job> job);
@@ -48,6 +50,7 @@ class EngineThread {
   Jobs Take(int64_t max_tokens_each) REQUIRES(mutex_);
 
   Engine& engine_;
+  const OnStart on_start_;
   const OnDone on_done_;
   mutable Mutex mutex_;
   CondVar changed_;

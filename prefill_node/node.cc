@@ -59,7 +59,8 @@ absl::Status PrefillNode::StartWork() {
   data.interface_host = options_.data_host;
   ASSIGN_OR_RETURN(data_, OpenDataPlane(options_.data_host, data));
   engine_thread_ = std::make_unique<EngineThread>(
-      *engine_, [this](JobPtr job) { loop().Post([this, job] { OnPrefilled(job); }); });
+      *engine_, [this] { loop().Post([this] { TakeFromQueue(); }); },
+      [this](JobPtr job) { loop().Post([this, job] { OnPrefilled(job); }); });
   loop().Every(kDeadlineSweepMs, [this] { ExpireDeadlines(); });
   return absl::OkStatus();
 }

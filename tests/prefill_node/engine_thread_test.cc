@@ -31,11 +31,13 @@ class EngineThreadTest : public PrefillFixture {
     auto engine = Engine::Create(*model_, options, accountant_, Clock::Real(), stream);
     ASSERT_TRUE(engine.ok()) << engine.status();
     std::promise<void> all_done;
-    EngineThread running(**engine, [&](const std::shared_ptr<Job>& job) {
-      EXPECT_TRUE(job->result.status.ok()) << job->result.status;
-      ended_.push_back(job->id.request);
-      if (ended_.size() == expected) all_done.set_value();
-    });
+    EngineThread running(
+        **engine, [this] { started_after_.push_back(ended_.size()); },
+        [&](const std::shared_ptr<Job>& job) {
+          EXPECT_TRUE(job->result.status.ok()) << job->result.status;
+          ended_.push_back(job->id.request);
+          if (ended_.size() == expected) all_done.set_value();
+        });
     thread = &running;
     for (const auto& job : jobs) running.Submit(job);
     all_done.get_future().wait();
@@ -49,6 +51,7 @@ class EngineThreadTest : public PrefillFixture {
   }
 
   std::vector<uint64_t> ended_;
+  std::vector<size_t> started_after_;  // for each batch, how many jobs had ended when it started
 };
 
 TEST_F(EngineThreadTest, ShortPromptsOvertakeALongOneAtALayerBoundary) {
@@ -78,6 +81,7 @@ TEST_F(EngineThreadTest, ALongPromptWaitsForItsTurn) {
         },
         {MakeJob(1, kLong)});
   EXPECT_THAT(ended_, ElementsAre(3, 1, 2));
+  EXPECT_THAT(started_after_, ElementsAre(0, 0, 2));
 }
 
 TEST_F(EngineThreadTest, TellsWhetherWhatWaitsIsShort) {
