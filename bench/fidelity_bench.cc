@@ -4,6 +4,7 @@
 //
 //   fidelity_bench --model FILE [--texts code,prose,scripts] [--tokens 4096,7900] [--forced 256]
 //                  [--threads N] [--json OUT] [--check]
+//                  [--pins N] [--rho-ppm N] [--pool-width N] [--utility-pool-width N]
 //
 // Before anything is compared, the full cache has to agree with the uncompressed prefill of the
 // same positions; the program ends with status 1 when it does not. With --check also when
@@ -43,6 +44,14 @@ ABSL_FLAG(std::vector<std::string>, texts, (std::vector<std::string>{"code", "pr
 ABSL_FLAG(std::vector<std::string>, tokens, (std::vector<std::string>{"4096"}),
           "lengths of the compressed prompt");
 ABSL_FLAG(int, forced, 256, "tokens of the text that are forced through each cache");
+ABSL_FLAG(int64_t, pins, anchorage::kv::PlanOptions().num_pins,
+          "compact: first positions that are always anchors");
+ABSL_FLAG(int64_t, rho_ppm, anchorage::kv::PlanOptions().rho_ppm,
+          "compact: share of the free anchors chosen by score, in ppm");
+ABSL_FLAG(int64_t, pool_width, anchorage::kv::PlanOptions().pool_width,
+          "compact: positions over which scores are pooled; odd");
+ABSL_FLAG(int64_t, utility_pool_width, anchorage::kv::PlanOptions().utility_pool_width,
+          "compact: positions over which the residuals' utilities are pooled; odd, 1: not at all");
 ABSL_FLAG(int, threads, 0, "CPU threads; 0: one for each core");
 ABSL_FLAG(std::string, root, ".", "top folder of the sources, where the texts come from");
 ABSL_FLAG(bool, check, false, "end with status 1 when the compact layout falls short");
@@ -94,6 +103,11 @@ kv::PlanOptions OptionsOf(const Candidate& candidate) {
   options.layout = candidate.layout;
   options.theta_ppm = kv::ThetaPpmFromRatio(candidate.ratio);
   if (candidate.layout == kv::Layout::kPaper) options.num_pins = 0;
+  if (candidate.layout != kv::Layout::kCompact) return options;
+  options.num_pins = absl::GetFlag(FLAGS_pins);
+  options.rho_ppm = absl::GetFlag(FLAGS_rho_ppm);
+  options.pool_width = absl::GetFlag(FLAGS_pool_width);
+  options.utility_pool_width = absl::GetFlag(FLAGS_utility_pool_width);
   return options;
 }
 

@@ -1,6 +1,6 @@
 // What the observed queries have use for, spread over the neighbourhood: the queries that come
 // after the prompt look at much the same places, but seldom at exactly the same positions. Ranked
-// by the pooled utilities, the same slots leave 13 to 54 % less divergence at 20x
+// by the pooled utilities, the same slots leave about half the divergence at 20x
 // (docs/FIDELITY.md); the paper (AnchorKV, arXiv 2608.02901, eq. 6) ranks by each utility alone.
 #pragma once
 
