@@ -25,10 +25,6 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/numbers.h"
-#include "bench/candidate_cache.h"
-#include "bench/next_token.h"
-#include "bench/own_text.h"
-#include "bench/prefill_once.h"
 #include "bench/setting.h"
 #include "bench/threads.h"
 #include "bench/timing.h"
@@ -36,6 +32,10 @@
 #include "common/status.h"
 #include "common/status_macros.h"
 #include "decode_node/core/batch_step.h"
+#include "eval/candidate_cache.h"
+#include "eval/next_token.h"
+#include "eval/own_text.h"
+#include "eval/prefill_once.h"
 #include "text/tokenizer.h"
 
 ABSL_FLAG(std::string, model, "", "model file (GGUF)");
@@ -84,7 +84,7 @@ struct Row {
   Candidate candidate;
   int64_t bytes = 0;
   double ratio = 0;  // achieved
-  Agreement agreement;
+  eval::Agreement agreement;
 };
 
 struct Passage {
@@ -95,7 +95,7 @@ struct Passage {
 
 struct Outcome {
   std::vector<Row> rows;
-  Agreement floor;  // the prefill against the full cache
+  eval::Agreement floor;  // the prefill against the full cache
 };
 
 kv::PlanOptions OptionsOf(const Candidate& candidate) {
@@ -128,7 +128,7 @@ class Bench {
       return Invalid("%d tokens and %d forced ones, the model's context is %d", seq_len, forced,
                      model_->config().context_length);
     }
-    ASSIGN_OR_RETURN(const std::string content, ReadOwnText(text, absl::GetFlag(FLAGS_root)));
+    ASSIGN_OR_RETURN(const std::string content, eval::ReadOwnText(text, absl::GetFlag(FLAGS_root)));
     Passage passage{text, seq_len, tokenizer_.Encode(content)};
     const size_t needed = static_cast<size_t>(seq_len + forced + 1);
     if (passage.ids.size() < needed) {
@@ -142,20 +142,20 @@ class Bench {
   absl::StatusOr<Outcome> Measure(const Passage& passage) {
     const int64_t forced = static_cast<int64_t>(passage.ids.size()) - 1 - passage.seq_len;
     decode::Arena arena(kArenaBytes);
-    std::vector<CandidateCache> caches;
+    std::vector<eval::CandidateCache> caches;
     for (const Candidate& candidate : kCandidates) {
-      ASSIGN_OR_RETURN(
-          CandidateCache cache,
-          CandidateCache::Create(*model_, OptionsOf(candidate), passage.seq_len, forced, arena));
+      ASSIGN_OR_RETURN(eval::CandidateCache cache,
+                       eval::CandidateCache::Create(*model_, OptionsOf(candidate), passage.seq_len,
+                                                    forced, arena));
       caches.push_back(std::move(cache));
     }
     const std::span<const int32_t> fed(passage.ids.data(), passage.ids.size() - 1);
     ASSIGN_OR_RETURN(const std::vector<float> prefilled,
-                     PrefillOnce(*model_, fed, passage.seq_len, caches, stream_));
+                     eval::PrefillOnce(*model_, fed, passage.seq_len, caches, stream_));
     Outcome outcome;
     for (size_t i = 0; i < caches.size(); ++i) {
       outcome.rows.push_back({passage.text, passage.seq_len, kCandidates[i], caches[i].bytes(),
-                              caches[i].ratio(), Agreement()});
+                              caches[i].ratio(), eval::Agreement()});
     }
     RETURN_IF_ERROR(Force(passage, prefilled, caches, outcome));
     return outcome;
@@ -169,19 +169,20 @@ class Bench {
 
   // Teacher-forces the tokens behind the prompt through all caches as the rows of one batch.
   absl::Status Force(const Passage& passage, const std::vector<float>& prefilled,
-                     std::span<CandidateCache> caches, Outcome& outcome) {
+                     std::span<eval::CandidateCache> caches, Outcome& outcome) {
     const size_t vocab = static_cast<size_t>(model_->config().vocab_size);
     const size_t first = static_cast<size_t>(passage.seq_len);
     std::vector<decode::Sequence*> batch;
-    for (CandidateCache& cache : caches) batch.push_back(&cache.Join(passage.ids[first]));
+    for (eval::CandidateCache& cache : caches) batch.push_back(&cache.Join(passage.ids[first]));
     for (size_t at = first; at + 1 < passage.ids.size(); ++at) {
       ASSIGN_OR_RETURN(const std::span<const float> logits, step_->Logits(batch));
       const int32_t truth = passage.ids[at + 1];
-      const std::vector<double> full = LogProbabilities(logits.first(vocab));
-      outcome.floor.Add(LogProbabilities({&prefilled[(at - first) * vocab], vocab}), full, truth);
+      const std::vector<double> full = eval::LogProbabilities(logits.first(vocab));
+      outcome.floor.Add(eval::LogProbabilities({&prefilled[(at - first) * vocab], vocab}), full,
+                        truth);
       for (size_t i = 0; i < batch.size(); ++i) {
-        outcome.rows[i].agreement.Add(full, LogProbabilities(logits.subspan(i * vocab, vocab)),
-                                      truth);
+        outcome.rows[i].agreement.Add(
+            full, eval::LogProbabilities(logits.subspan(i * vocab, vocab)), truth);
         batch[i]->Append(truth);
       }
     }
@@ -210,7 +211,7 @@ void Print(const Row& row) {
   std::fflush(stdout);
 }
 
-bool PrintFloor(const Passage& passage, const Agreement& floor) {
+bool PrintFloor(const Passage& passage, const eval::Agreement& floor) {
   const bool good = floor.mean_divergence() < kLargestFloorNats;
   std::fprintf(stderr,
                "%s, %lld tokens: prefill against the full cache %.2e nats, top-1 %.1f %%%s\n",

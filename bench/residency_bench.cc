@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "bench/own_text.h"
 #include "bench/setting.h"
 #include "bench/threads.h"
 #include "common/bytes.h"
@@ -22,6 +21,7 @@
 #include "common/flags.h"
 #include "common/status.h"
 #include "common/status_macros.h"
+#include "eval/own_text.h"
 #include "model/prefill_layer.h"
 #include "prefill_node/core/accountant.h"
 #include "prefill_node/core/engine.h"
@@ -55,7 +55,7 @@ struct Outcome {
 absl::StatusOr<std::vector<int32_t>> ReadPrompt(const model::Model& model) {
   ASSIGN_OR_RETURN(const text::Tokenizer tokenizer, text::Tokenizer::FromGguf(model.file()));
   ASSIGN_OR_RETURN(const std::string content,
-                   ReadOwnText(absl::GetFlag(FLAGS_text), absl::GetFlag(FLAGS_root)));
+                   eval::ReadOwnText(absl::GetFlag(FLAGS_text), absl::GetFlag(FLAGS_root)));
   std::vector<int32_t> ids = tokenizer.Encode(content);
   const int tokens = absl::GetFlag(FLAGS_tokens);
   if (tokens < 1 || ids.size() < static_cast<size_t>(tokens)) {

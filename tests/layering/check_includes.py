@@ -67,13 +67,14 @@ ROOMS = {
     "router": Room({"common", "observe", "proto", "transport", "text", "files", "kv/plan",
                     "kv/plan_flags"},
                    {"absl", "boost", "json", "prometheus", "protobuf", "spdlog"}),
+    "eval": Room(ALL, ALL),
     "tools": Room(ALL, ALL),
     "bench": Room(ALL, ALL),
     "tests": Room(ALL, ALL),
 }
 # What is inside these rooms is as good as inside the rooms named: heavy headers may pass.
 INNER_ROOMS = {"worker": {"prefill_node", "decode_node"}}
-NEVER_INCLUDED = {"tools": {"tests"}, "bench": set(), "tests": set()}  # room: who may all the same
+NEVER_INCLUDED = {"eval": {"tools", "bench", "tests"}, "tools": {"tests"}, "bench": set(), "tests": set()}  # room: who may all the same
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
 

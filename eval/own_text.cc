@@ -1,4 +1,4 @@
-#include "bench/own_text.h"
+#include "eval/own_text.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -12,7 +12,7 @@
 #include "common/status.h"
 #include "common/status_macros.h"
 
-namespace anchorage::bench {
+namespace anchorage::eval {
 namespace {
 
 namespace fs = std::filesystem;
@@ -93,4 +93,4 @@ absl::StatusOr<std::string> ReadOwnText(std::string_view kind, const std::string
   return Invalid("no text of kind '%s'", kind);
 }
 
-}  // namespace anchorage::bench
+}  // namespace anchorage::eval

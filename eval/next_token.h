@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-namespace anchorage::bench {
+namespace anchorage::eval {
 
 // log of the softmax of one row of logits, in double.
 inline std::vector<double> LogProbabilities(std::span<const float> logits) {
@@ -54,4 +54,4 @@ class Agreement {
   double surprise_ = 0;
 };
 
-}  // namespace anchorage::bench
+}  // namespace anchorage::eval

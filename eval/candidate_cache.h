@@ -17,7 +17,7 @@
 #include "kv/plan/plan.h"
 #include "model/model.h"
 
-namespace anchorage::bench {
+namespace anchorage::eval {
 
 class CandidateCache {
  public:
@@ -57,4 +57,4 @@ class CandidateCache {
   std::unique_ptr<decode::Sequence> sequence_;
 };
 
-}  // namespace anchorage::bench
+}  // namespace anchorage::eval

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace anchorage::bench {
+namespace anchorage::eval {
 
 // What a text is made of, files in ascending order of their paths:
 //   "code"     the sources under kernels/
@@ -18,4 +18,4 @@ inline constexpr const char* kTextKinds[] = {"code", "prose", "scripts"};
 // missing.
 absl::StatusOr<std::string> ReadOwnText(std::string_view kind, const std::string& root);
 
-}  // namespace anchorage::bench
+}  // namespace anchorage::eval

@@ -1,4 +1,4 @@
-#include "bench/prefill_once.h"
+#include "eval/prefill_once.h"
 
 #include <algorithm>
 #include <utility>
@@ -11,7 +11,7 @@
 #include "model/packed_layer.h"
 #include "model/prefill_layer.h"
 
-namespace anchorage::bench {
+namespace anchorage::eval {
 namespace {
 
 constexpr int64_t kChunkTokens = 2048;
@@ -114,4 +114,4 @@ absl::StatusOr<std::vector<float>> PrefillOnce(const model::Model& model,
   return run.LogitsBehindPrompt();
 }
 
-}  // namespace anchorage::bench
+}  // namespace anchorage::eval

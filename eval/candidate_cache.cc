@@ -1,4 +1,4 @@
-#include "bench/candidate_cache.h"
+#include "eval/candidate_cache.h"
 
 #include <algorithm>
 #include <cstring>
@@ -13,7 +13,7 @@
 #include "kv/layouts/reconstruct.h"
 #include "kv/tensor_span.h"
 
-namespace anchorage::bench {
+namespace anchorage::eval {
 namespace {
 
 // The plan of the memory that is decoded over.
@@ -87,4 +87,4 @@ decode::Sequence& CandidateCache::Join(int32_t token) {
   return *sequence_;
 }
 
-}  // namespace anchorage::bench
+}  // namespace anchorage::eval

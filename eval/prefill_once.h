@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "bench/candidate_cache.h"
+#include "eval/candidate_cache.h"
 #include "kernels/stream.h"
 #include "model/model.h"
 
-namespace anchorage::bench {
+namespace anchorage::eval {
 
 // Runs ids[0 .. seq_len) through the model and gives each layer to every cache. The ids after
 // seq_len run along behind the prompt, seen by no cache.
@@ -22,4 +22,4 @@ absl::StatusOr<std::vector<float>> PrefillOnce(const model::Model& model,
                                                std::span<CandidateCache> caches,
                                                kernels::Stream& stream);
 
-}  // namespace anchorage::bench
+}  // namespace anchorage::eval
