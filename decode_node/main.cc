@@ -43,9 +43,12 @@ NodeOptions OptionsFromFlags() {
   return options;
 }
 
-// InvalidArgument: the memory is too small for any request at all.
-absl::Status CheckMemory(const kv::Geometry& geometry, const kv::PlanOptions& plan,
-                         int64_t kv_memory_bytes) {
+// InvalidArgument: the plan makes no sense for the model, or the memory is too small for any
+// request at all.
+absl::Status CheckPlanAndMemory(const kv::Geometry& geometry, const kv::PlanOptions& plan,
+                                int64_t kv_memory_bytes) {
+  const std::string problem = kv::CheckPlan(geometry, plan, 1, 1);
+  if (!problem.empty()) return Invalid("%s", problem);
   const int64_t smallest = kv::PlanRequest(geometry, plan, 1, 1).bytes;
   if (kv_memory_bytes >= smallest) return absl::OkStatus();
   return Invalid("--kv-memory: %s holds no request of this model: the smallest takes %s",
@@ -58,7 +61,7 @@ int Main(int argc, char** argv) {
   const absl::StatusOr<worker::LoadedModel> model = worker::LoadModel(settings.model_path);
   if (!model.ok()) return worker::Fail(model.status());
   if (const absl::Status memory =
-          CheckMemory(model->model->geometry(), settings.plan, options.kv_memory_bytes);
+          CheckPlanAndMemory(model->model->geometry(), settings.plan, options.kv_memory_bytes);
       !memory.ok()) {
     return worker::Fail(memory);
   }

@@ -5,7 +5,6 @@
 
 #include "common/status.h"
 #include "common/status_macros.h"
-#include "kv/compressor.h"
 #include "model/decode_layer.h"
 #include "model/head.h"
 #include "model/packed_layer.h"
@@ -33,22 +32,25 @@ class Run {
     return run;
   }
 
-  absl::Status RunLayer(int64_t layer, std::span<CandidateCache> caches) {
+  absl::Status RunLayer(int64_t layer, std::span<CandidateCache> caches, LayerWitness* witness) {
     RETURN_IF_ERROR(packed_.Unpack(model_, layer, stream_));
-    ASSIGN_OR_RETURN(model::ObservedRows observed,
-                     model::ObservedRows::Create(model_.config(), seq_len_, WindowOf(caches)));
+    ASSIGN_OR_RETURN(
+        model::ObservedRows observed,
+        model::ObservedRows::Create(model_.config(), seq_len_, WindowOf(caches, witness)));
     RETURN_IF_ERROR(RunChunks(layer, 0, seq_len_, observed));
-    ASSIGN_OR_RETURN(model::ObservedRows unobserved,
-                     model::ObservedRows::Create(model_.config(), total(), 0));
-    RETURN_IF_ERROR(RunChunks(layer, seq_len_, total(), unobserved));
+    const int64_t num_following = witness == nullptr ? 0 : total() - seq_len_;
+    ASSIGN_OR_RETURN(model::ObservedRows following,
+                     model::ObservedRows::Create(model_.config(), total(), num_following));
+    RETURN_IF_ERROR(RunChunks(layer, seq_len_, total(), following));
 
     kernels::ActiveKvView prompt = kv_.view();
     prompt.seq_len = seq_len_;  // the rows behind it stay in the buffer, unseen
+    const kv::LayerKv layer_kv{static_cast<int>(layer), prompt, model_.rope()};
     for (CandidateCache& cache : caches) {
-      const kv::LayerKv layer_kv{static_cast<int>(layer), prompt, model_.rope()};
       RETURN_IF_ERROR(cache.TakeLayer(layer_kv, observed.view(), stream_));
     }
-    return absl::OkStatus();
+    if (witness == nullptr) return absl::OkStatus();
+    return witness->OnLayer(layer_kv, observed.view(), following.view(), stream_);
   }
 
   absl::StatusOr<std::vector<float>> LogitsBehindPrompt() {
@@ -73,8 +75,8 @@ class Run {
     return static_cast<int64_t>(hidden_.size()) / model_.config().hidden_dim;
   }
 
-  static int64_t WindowOf(std::span<const CandidateCache> caches) {
-    int64_t window = 0;
+  static int64_t WindowOf(std::span<const CandidateCache> caches, const LayerWitness* witness) {
+    int64_t window = witness == nullptr ? 0 : witness->window_len();
     for (const CandidateCache& cache : caches) {
       window = std::max(window, cache.options().window_len);
     }
@@ -106,10 +108,10 @@ class Run {
 absl::StatusOr<std::vector<float>> PrefillOnce(const model::Model& model,
                                                std::span<const int32_t> ids, int64_t seq_len,
                                                std::span<CandidateCache> caches,
-                                               kernels::Stream& stream) {
+                                               kernels::Stream& stream, LayerWitness* witness) {
   ASSIGN_OR_RETURN(Run run, Run::Create(model, ids, seq_len, stream));
   for (int64_t layer = 0; layer < model.config().num_layers; ++layer) {
-    RETURN_IF_ERROR(run.RunLayer(layer, caches));
+    RETURN_IF_ERROR(run.RunLayer(layer, caches, witness));
   }
   return run.LogitsBehindPrompt();
 }

@@ -6,15 +6,48 @@
 //   K_t = R_t(gamma K_a) + s U^T lev(c), c coded from U R_t r      V_t = gamma V_a + s U^T lev(c)
 // with gamma from CompactGamma and the second term only where the mask has a bit. A position listed
 // in anchor_pos has gamma 1 and points at itself, whatever its projection code says; it has no mask
-// bit. Whoever fills a region has checked idx < k, the order of anchor_pos and the slot numbers:
-// kernels follow them unchecked.
+// bit. Where the fine mask has a bit too, a second code of the same kind, with a scale of its own,
+// stands for what the first one leaves: four bits a coordinate. Whoever fills a region has checked
+// idx < k, the order of anchor_pos and the slot numbers: kernels follow them unchecked.
 #pragma once
 
+#include <bit>
 #include <cmath>
 
 #include "kernels/types.h"
 
 namespace anchorage::kernels {
+
+inline constexpr int kMaxCompactAnchors = 512;   // per head
+inline constexpr int kIndexGroup = 8;            // positions whose indices fill whole bytes
+inline constexpr int kNumProjectionLevels = 16;  // four bits a projection
+
+// Bits of an index among `num_anchors` anchors.
+constexpr int IndexBits(int64_t num_anchors) {
+  return num_anchors <= 2 ? 1 : std::bit_width(static_cast<uint64_t>(num_anchors - 1));
+}
+
+// Bytes of a head's indices and of its projections.
+constexpr int64_t IndexRowBytes(int64_t prefix_len, int64_t num_anchors) {
+  return (prefix_len + kIndexGroup - 1) / kIndexGroup * IndexBits(num_anchors);
+}
+constexpr int64_t ProjectionRowBytes(int64_t prefix_len) { return (prefix_len + 1) / 2; }
+
+// Index of position t of a head's row: eight positions fill `bits` bytes, the first one the lowest
+// bits. bits <= 9, so an index never lies in more than two bytes.
+[[gnu::always_inline]] inline uint16_t LoadIndex(const uint8_t* row, int bits, int64_t t) {
+  const int first_bit = static_cast<int>(t % kIndexGroup) * bits;
+  const uint8_t* byte = row + t / kIndexGroup * bits + first_bit / 8;
+  const int shift = first_bit % 8;
+  unsigned value = byte[0];
+  if (shift + bits > 8) value |= static_cast<unsigned>(byte[1]) << 8;
+  return static_cast<uint16_t>((value >> shift) & ((1u << bits) - 1));
+}
+
+// Code of position t: the lower half of its byte for even t.
+[[gnu::always_inline]] inline uint8_t LoadProjection(const uint8_t* row, int64_t t) {
+  return (row[t / 2] >> (t % 2 * 4)) & 15;
+}
 
 // |anchor| of a stored anchor. One order on every machine: lane j of 8 adds x[8 i + j]^2 in
 // ascending i, then the lanes are added in ascending j. A product of two bf16 is exact in a float,
@@ -32,29 +65,35 @@ namespace anchorage::kernels {
   return std::sqrt(sum);
 }
 
-// What one unit of a projection code adds to gamma. A zero anchor has unit 0.
-[[gnu::always_inline]] inline float GammaUnit(float proj_step, float anchor_norm) {
-  return anchor_norm > 0.0f ? proj_step / anchor_norm : 0.0f;
+// 1 / |anchor|, 0 for a zero anchor.
+[[gnu::always_inline]] inline float InverseNorm(const Bf16* anchor, int head_dim) {
+  const float norm = AnchorNorm(anchor, head_dim);
+  return norm > 0.0f ? 1.0f / norm : 0.0f;
 }
 
 // The gamma that a compact cache stands for, used by whoever encodes residuals and by the decoder:
-// r = x - CompactGamma(code, GammaUnit(step, AnchorNorm(anchor))) * anchor.
-[[gnu::always_inline]] inline float CompactGamma(int8_t proj_code, float unit) {
-  return static_cast<float>(proj_code) * unit;
+// r = x - CompactGamma(level of the code, InverseNorm(anchor)) * anchor.
+[[gnu::always_inline]] inline float CompactGamma(float level, float inverse_norm) {
+  return level * inverse_norm;
 }
 
-// One side (K or V) of the compact layout. num_words = ceil(P / 64).
+// Residual codes of one side, where the mask has a bit. num_words = ceil(P / 64).
+struct ResidualStage {
+  const uint64_t* mask = nullptr;    // [H, num_words] bit b of word w: 64 w + b has a code
+  const uint32_t* prefix = nullptr;  // [H, num_words] set bits of this head before the word
+  const uint32_t* offset = nullptr;  // [H + 1] first slot of each head; last = slots
+  const uint8_t* codes = nullptr;    // [slots, D / 4] 2-bit codes, planar (see residual.h)
+  const Bf16* scale = nullptr;       // [slots]
+};
+
+// One side (K or V) of the compact layout.
 struct CompactSide {
-  const Bf16* anchor = nullptr;        // [H, k, D]; keys before RoPE; window rows are last
-  const uint8_t* idx = nullptr;        // [H, P] low byte of the anchor index
-  const uint64_t* idx_high = nullptr;  // [H, num_words] bit 8 of the index; null when k <= 256
-  const int8_t* proj = nullptr;        // [H, P] <x, x_a>/|x_a| in units of step
-  const float* proj_step = nullptr;    // [H]
-  const uint64_t* mask = nullptr;      // [H, num_words] bit b of word w: 64 w + b has a residual
-  const uint32_t* prefix = nullptr;    // [H, num_words] set bits of this head before the word
-  const uint32_t* offset = nullptr;    // [H + 1] first slot of each head; last = slots
-  const uint8_t* codes = nullptr;      // [slots, D / 4] 2-bit codes, planar (see residual.h)
-  const Bf16* scale = nullptr;         // [slots]
+  const Bf16* anchor = nullptr;       // [H, k, D]; keys before RoPE; window rows are last
+  const uint8_t* idx = nullptr;       // [H, IndexRowBytes] anchor of each position (LoadIndex)
+  const uint8_t* proj = nullptr;      // [H, ProjectionRowBytes] code of <x, x_a>/|x_a|
+  const float* proj_level = nullptr;  // [H, 16] what the codes stand for
+  ResidualStage coarse;
+  ResidualStage fine;  // its mask is null when no position has a second code
 };
 
 struct CompactCacheView {

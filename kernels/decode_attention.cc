@@ -99,8 +99,8 @@ struct WorkerScratch {
         residual(carver.Take<float>(int64_t{g.padded_rows()} * 4 * g.quarter)),
         bins(carver.Take<float>(int64_t{g.padded_rows()} * num_anchors)),
         key_anchors(carver.Take<float>(int64_t{num_anchors} * 2 * g.half)),
-        key_units(carver.Take<float>(num_anchors)),
-        value_units(carver.Take<float>(num_anchors)),
+        key_inverse_norms(carver.Take<float>(num_anchors)),
+        value_inverse_norms(carver.Take<float>(num_anchors)),
         cos(carver.Take<float>(kDecodeTile * g.half)),
         sin(carver.Take<float>(kDecodeTile * g.half)) {}
 
@@ -110,8 +110,8 @@ struct WorkerScratch {
   float* residual;
   float* bins;
   float* key_anchors;
-  float* key_units;
-  float* value_units;
+  float* key_inverse_norms;
+  float* value_inverse_norms;
   float* cos;
   float* sin;
 };
@@ -156,10 +156,14 @@ struct Scratch {
   std::byte* workers = nullptr;
 };
 
-bool SideComplete(const CompactSide& side, int num_anchors) {
+bool StageComplete(const ResidualStage& stage) {
+  return stage.mask != nullptr && stage.prefix != nullptr && stage.offset != nullptr;
+}
+
+bool SideComplete(const CompactSide& side) {
   return side.anchor != nullptr && side.idx != nullptr && side.proj != nullptr &&
-         side.proj_step != nullptr && side.mask != nullptr && side.prefix != nullptr &&
-         side.offset != nullptr && (num_anchors <= 256 || side.idx_high != nullptr);
+         side.proj_level != nullptr && StageComplete(side.coarse) &&
+         (side.fine.mask == nullptr || StageComplete(side.fine));
 }
 
 bool CacheFits(const DecodeAttentionShape& shape, const SequenceCache& cache,
@@ -172,11 +176,10 @@ bool CacheFits(const DecodeAttentionShape& shape, const SequenceCache& cache,
   const CompactCacheView& compact = cache.compact;
   return compact.num_kv_heads == shape.num_kv_heads && compact.head_dim == shape.head_dim &&
          compact.window_len > 0 && compact.prefix_len() > 0 &&
-         compact.num_anchors >= compact.window_len && compact.num_anchors <= 512 &&
+         compact.num_anchors >= compact.window_len && compact.num_anchors <= kMaxCompactAnchors &&
          (compact.num_anchors == compact.window_len || compact.anchor_pos != nullptr) &&
-         SideComplete(compact.key, compact.num_anchors) &&
-         SideComplete(compact.value, compact.num_anchors) && rope.head_dim == shape.head_dim &&
-         rope.num_positions >= compact.seq_len;
+         SideComplete(compact.key) && SideComplete(compact.value) &&
+         rope.head_dim == shape.head_dim && rope.num_positions >= compact.seq_len;
 }
 
 // One task from its query rows to its state.
@@ -275,8 +278,8 @@ class SplitAttention {
     const int k = cache.num_anchors;
     const int64_t anchors = int64_t{head} * k * g_.head_dim;
     kernels_.load_halves(k, g_.head_dim, cache.key.anchor + anchors, scratch_.key_anchors);
-    LoadUnits(cache.key.anchor + anchors, k, cache.key.proj_step[head], scratch_.key_units);
-    LoadUnits(cache.value.anchor + anchors, k, cache.value.proj_step[head], scratch_.value_units);
+    LoadInverseNorms(cache.key.anchor + anchors, k, scratch_.key_inverse_norms);
+    LoadInverseNorms(cache.value.anchor + anchors, k, scratch_.value_inverse_norms);
     LoadOffsets(rope_.cos, scratch_.cos);
     LoadOffsets(rope_.sin, scratch_.sin);
     const int64_t rows = g_.padded_rows();
@@ -294,9 +297,9 @@ class SplitAttention {
     return shared;
   }
 
-  void LoadUnits(const Bf16* anchors, int count, float step, float* units) const {
+  void LoadInverseNorms(const Bf16* anchors, int count, float* inverse_norms) const {
     for (int a = 0; a < count; ++a) {
-      units[a] = GammaUnit(step, AnchorNorm(anchors + int64_t{a} * g_.head_dim, g_.head_dim));
+      inverse_norms[a] = InverseNorm(anchors + int64_t{a} * g_.head_dim, g_.head_dim);
     }
   }
 
@@ -342,29 +345,42 @@ class SplitAttention {
     const int64_t rope_row = first * (g_.head_dim / 2);
     tile.cos = rope_.cos + rope_row;
     tile.sin = rope_.sin + rope_row;
-    tile.key_residuals = LoadSide(cache, cache.key, head, first, scratch_.key_units,
-                                  tile.key_anchor, tile.key_gamma);
-    tile.value_residuals = LoadSide(cache, cache.value, head, first, scratch_.value_units,
-                                    tile.value_anchor, tile.value_gamma);
+    LoadLinks(cache, cache.key, head, first, scratch_.key_inverse_norms, tile.key_anchor,
+              tile.key_gamma);
+    LoadLinks(cache, cache.value, head, first, scratch_.value_inverse_norms, tile.value_anchor,
+              tile.value_gamma);
+    LoadResiduals(cache, cache.key, head, first, tile.key_residuals);
+    LoadResiduals(cache, cache.value, head, first, tile.value_residuals);
     PlaceAnchors(cache, head, first, tile);
   }
 
-  // Anchor indices and gammas of the tile's prefix positions, and its residuals.
-  ResidualRun LoadSide(const CompactCacheView& cache, const CompactSide& side, int head,
-                       int64_t first, const float* units, uint16_t* anchor, float* gamma) const {
+  // Anchor indices and gammas of the tile's prefix positions.
+  static void LoadLinks(const CompactCacheView& cache, const CompactSide& side, int head,
+                        int64_t first, const float* inverse_norms, uint16_t* anchor, float* gamma) {
     const int64_t prefix = cache.prefix_len();
-    if (first >= prefix) return {};
-    const int count = static_cast<int>(std::min<int64_t>(kDecodeTile, prefix - first));
-    const uint8_t* low = side.idx + head * prefix + first;
-    const int8_t* proj = side.proj + head * prefix + first;
-    const int64_t word = head * cache.num_words() + first / kDecodeTile;
-    const uint64_t high = side.idx_high == nullptr ? 0 : side.idx_high[word];
+    const int count = static_cast<int>(std::clamp<int64_t>(prefix - first, 0, kDecodeTile));
+    const int bits = IndexBits(cache.num_anchors);
+    const uint8_t* idx = side.idx + head * IndexRowBytes(prefix, cache.num_anchors);
+    const uint8_t* proj = side.proj + head * ProjectionRowBytes(prefix);
+    const float* levels = side.proj_level + int64_t{head} * kNumProjectionLevels;
     for (int t = 0; t < count; ++t) {
-      anchor[t] = static_cast<uint16_t>(low[t] | ((high >> t) & 1) << 8);
-      gamma[t] = CompactGamma(proj[t], units[anchor[t]]);
+      anchor[t] = LoadIndex(idx, bits, first + t);
+      gamma[t] = CompactGamma(levels[LoadProjection(proj, first + t)], inverse_norms[anchor[t]]);
     }
-    const int64_t slot = int64_t{side.offset[head]} + side.prefix[word];
-    return {side.mask[word], side.codes + slot * (g_.head_dim / 4), side.scale + slot};
+  }
+
+  void LoadResiduals(const CompactCacheView& cache, const CompactSide& side, int head,
+                     int64_t first, ResidualRun (&runs)[kNumStages]) const {
+    const bool in_prefix = first < cache.prefix_len();
+    const int64_t word = head * cache.num_words() + first / kDecodeTile;
+    runs[0] = in_prefix ? LoadRun(side.coarse, head, word) : ResidualRun{};
+    runs[1] =
+        in_prefix && side.fine.mask != nullptr ? LoadRun(side.fine, head, word) : ResidualRun{};
+  }
+
+  ResidualRun LoadRun(const ResidualStage& stage, int head, int64_t word) const {
+    const int64_t slot = int64_t{stage.offset[head]} + stage.prefix[word];
+    return {stage.mask[word], stage.codes + slot * (g_.head_dim / 4), stage.scale + slot};
   }
 
   // Exact positions: selected anchors, and the window, which stands last among the anchors.

@@ -3,28 +3,32 @@
 #include <xxhash.h>
 
 #include "common/status.h"
+#include "kv/layouts/slot_index.h"
 #include "kv/tensor_span.h"
 
 namespace anchorage::kv {
 namespace {
 
+kernels::ResidualStage MapStage(const LayerPlan& plan, std::span<const std::byte> region, Side side,
+                                Stage stage) {
+  const bool coarse = stage == Stage::kCoarse;
+  const SlotIndex slots = MapSlots(plan, region, side, stage);
+  return {slots.mask.data(), slots.prefix.data(), slots.offset.data(),
+          TensorSpan<const uint8_t>(plan, region, side, coarse ? "codes_k" : "fine_codes_k",
+                                    coarse ? "codes_v" : "fine_codes_v")
+              .data(),
+          TensorSpan<const kernels::Bf16>(plan, region, side, coarse ? "scale_k" : "fine_scale_k",
+                                          coarse ? "scale_v" : "fine_scale_v")
+              .data()};
+}
+
 kernels::CompactSide MapSide(const LayerPlan& plan, std::span<const std::byte> region, Side side) {
-  const auto find = [&]<typename T>(const char* key_name, const char* value_name, const T*& out) {
-    const std::span<const T> tensor = TensorSpan<const T>(plan, region, side, key_name, value_name);
-    out = tensor.data();
-  };
-  kernels::CompactSide view;
-  find("anchor_k", "anchor_v", view.anchor);
-  find("idx_k", "idx_v", view.idx);
-  find("idx_high_k", "idx_high_v", view.idx_high);
-  find("proj_k", "proj_v", view.proj);
-  find("proj_step_k", "proj_step_v", view.proj_step);
-  find("mask_k", "mask_v", view.mask);
-  find("prefix_k", "prefix_v", view.prefix);
-  find("offset_k", "offset_v", view.offset);
-  find("codes_k", "codes_v", view.codes);
-  find("scale_k", "scale_v", view.scale);
-  return view;
+  return {TensorSpan<const kernels::Bf16>(plan, region, side, "anchor_k", "anchor_v").data(),
+          TensorSpan<const uint8_t>(plan, region, side, "idx_k", "idx_v").data(),
+          TensorSpan<const uint8_t>(plan, region, side, "proj_k", "proj_v").data(),
+          TensorSpan<const float>(plan, region, side, "proj_level_k", "proj_level_v").data(),
+          MapStage(plan, region, side, Stage::kCoarse),
+          MapStage(plan, region, side, Stage::kFine)};
 }
 
 }  // namespace

@@ -1,17 +1,41 @@
 #include "kv/plan_flags.h"
 
+#include <filesystem>
+#include <utility>
+
 #include "absl/flags/flag.h"
 #include "common/status.h"
+#include "common/status_macros.h"
+#include "kv/profile_file.h"
 
 ABSL_FLAG(std::string, kv, "anchorkv", "what becomes of the KV cache: anchorkv or none");
 ABSL_FLAG(double, ratio, 20, "how many times smaller anchorkv makes the prompt's KV cache");
 ABSL_FLAG(int, kv_floor_tokens, 128,
           "the compressed cache never gets fewer bytes than this many uncompressed tokens take");
 ABSL_FLAG(int, pin_sinks, 4, "first tokens that anchorkv always keeps exactly");
+ABSL_FLAG(
+    std::string, kv_profile, "auto",
+    "shares of the layers, a file of `anchorage profile`; auto: MODEL.kvprofile.json beside the "
+    "model if it is there; none: equal shares");
 
 namespace anchorage::kv {
+namespace {
 
-absl::StatusOr<PlanOptions> PlanOptionsFromFlags() {
+absl::StatusOr<Profile> ProfileFromFlag(const std::string& model_path) {
+  std::string path = absl::GetFlag(FLAGS_kv_profile);
+  if (path == "none") return Profile();
+  if (path == "auto") {
+    path = ProfilePathFor(model_path);
+    if (model_path.empty() || !std::filesystem::exists(path)) return Profile();
+  }
+  absl::StatusOr<ProfileFile> file = ReadProfileFile(path);
+  if (!file.ok()) return Annotate(file.status(), "--kv-profile");
+  return std::move(file->profile);
+}
+
+}  // namespace
+
+absl::StatusOr<PlanOptions> PlanOptionsFromFlags(const std::string& model_path) {
   PlanOptions options;
   const std::string kv = absl::GetFlag(FLAGS_kv);
   if (kv == "none") {
@@ -27,12 +51,16 @@ absl::StatusOr<PlanOptions> PlanOptionsFromFlags() {
   if (options.floor_tokens < 0) return Invalid("--kv-floor-tokens: must not be negative");
   options.num_pins = absl::GetFlag(FLAGS_pin_sinks);
   if (options.num_pins < 0) return Invalid("--pin-sinks: must not be negative");
+  if (options.layout == Layout::kCompact) {
+    ASSIGN_OR_RETURN(options.profile, ProfileFromFlag(model_path));
+  }
   return options;
 }
 
 std::string DescribeKv(const PlanOptions& options) {
   if (options.layout == Layout::kDense) return "none";
-  return absl::StrFormat("anchorkv %gx", 1e6 / static_cast<double>(options.theta_ppm));
+  return absl::StrFormat("anchorkv %gx%s", 1e6 / static_cast<double>(options.theta_ppm),
+                         options.profile.empty() ? "" : " with a profile");
 }
 
 }  // namespace anchorage::kv

@@ -17,19 +17,26 @@ static_assert(std::endian::native == std::endian::little, "regions are used as t
 
 constexpr char kMagic[8] = {'A', 'N', 'C', 'H', 'O', 'R', 'K', 'V'};
 constexpr int64_t kChecksumStart = 32;  // the header's checksum covers what follows
-constexpr int64_t kFixedBytes = 160;    // before the rope frequencies
+constexpr int64_t kFixedBytes = 184;    // before the rope frequencies
+constexpr uint64_t kMaxRates = 1024;    // of a profile; the plan allows fewer
 
 constexpr int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
-int64_t HeaderBytes(int64_t rope_pairs) {
-  return RoundUp(kFixedBytes + 8 * rope_pairs, kTensorAlignment);
+int64_t HeaderBytes(const Geometry& geometry, int64_t num_rates) {
+  const int64_t numbers = geometry.head_dim / 2 + num_rates * (1 + geometry.num_layers);
+  return RoundUp(kFixedBytes + 8 * numbers, kTensorAlignment);
+}
+
+int64_t HeaderBytes(const CacheHeader& header) {
+  return HeaderBytes(header.geometry,
+                     static_cast<int64_t>(header.options.profile.millibits.size()));
 }
 
 // The signed fields in the order of the file.
 constexpr int64_t PlanOptions::*kOptionFields[] = {
-    &PlanOptions::theta_ppm,   &PlanOptions::window_len, &PlanOptions::num_pins,
-    &PlanOptions::rho_ppm,     &PlanOptions::pool_width, &PlanOptions::utility_pool_width,
-    &PlanOptions::floor_tokens};
+    &PlanOptions::theta_ppm,     &PlanOptions::window_len,     &PlanOptions::num_pins,
+    &PlanOptions::rho_ppm,       &PlanOptions::pool_width,     &PlanOptions::utility_pool_width,
+    &PlanOptions::fine_from_ppm, &PlanOptions::fine_share_ppm, &PlanOptions::floor_tokens};
 constexpr int64_t Geometry::*kGeometryFields[] = {&Geometry::num_layers, &Geometry::num_kv_heads,
                                                   &Geometry::head_dim};
 
@@ -88,6 +95,18 @@ absl::Status CheckEnums(uint32_t layout, uint32_t packing) {
   return absl::OkStatus();
 }
 
+absl::Status CheckHeaderPlan(const CacheHeader& header) {
+  const std::string problem = CheckPlan(header.geometry, header.options, header.seq_len, 0);
+  return problem.empty() ? absl::OkStatus() : DataLoss("header: %s", problem);
+}
+
+void ParseProfile(Reader& reader, uint64_t num_rates, CacheHeader& header) {
+  Profile& profile = header.options.profile;
+  const uint64_t num_errors = num_rates * static_cast<uint64_t>(header.geometry.num_layers);
+  for (uint64_t i = 0; i < num_rates; ++i) profile.millibits.push_back(reader.Get<int64_t>());
+  for (uint64_t i = 0; i < num_errors; ++i) profile.nanonats.push_back(reader.Get<int64_t>());
+}
+
 absl::StatusOr<CacheHeader> ParseHeader(std::span<const std::byte> file) {
   if (static_cast<int64_t>(file.size()) < kFixedBytes) {
     return Invalid("not a saved cache: %d bytes are too few", file.size());
@@ -110,13 +129,14 @@ absl::StatusOr<CacheHeader> ParseHeader(std::span<const std::byte> file) {
   const auto plan_fingerprint = reader.Get<uint64_t>();
   header.model_fingerprint = reader.Get<uint64_t>();
   const auto rope_pairs = reader.Get<uint64_t>();
+  const auto num_rates = reader.Get<uint64_t>();
 
-  const std::string problem = CheckPlan(header.geometry, header.options, header.seq_len, 0);
-  if (!problem.empty()) return DataLoss("header: %s", problem);
+  RETURN_IF_ERROR(CheckHeaderPlan(header));
   if (rope_pairs != static_cast<uint64_t>(header.geometry.head_dim / 2)) {
     return DataLoss("header: %d rope pairs for a head of %d", rope_pairs, header.geometry.head_dim);
   }
-  const int64_t expected = HeaderBytes(header.geometry.head_dim / 2);
+  if (num_rates > kMaxRates) return DataLoss("header: a profile of %d rates", num_rates);
+  const int64_t expected = HeaderBytes(header.geometry, static_cast<int64_t>(num_rates));
   if (header_bytes != static_cast<uint64_t>(expected) ||
       static_cast<int64_t>(file.size()) < expected) {
     return DataLoss("header: %d bytes, of a file of %d, where %d are needed", header_bytes,
@@ -126,16 +146,18 @@ absl::StatusOr<CacheHeader> ParseHeader(std::span<const std::byte> file) {
       checksum) {
     return DataLoss("header: the checksum is wrong");
   }
-  if (plan_fingerprint != PlanFingerprint(header.geometry, header.options)) {
-    return DataLoss("header: the plan fingerprint does not belong to the plan");
-  }
   Reader rest(file.subspan(kFixedBytes, static_cast<size_t>(expected - kFixedBytes)));
   for (uint64_t pair = 0; pair < rope_pairs; ++pair) {
     const auto frequency = rest.Get<double>();
     if (!std::isfinite(frequency)) return DataLoss("header: rope pair %d is NaN or Inf", pair);
     header.rope_frequencies.push_back(frequency);
   }
+  ParseProfile(rest, num_rates, header);
   if (!rest.RestIsZero()) return DataLoss("header: its padding is not zero");
+  RETURN_IF_ERROR(CheckHeaderPlan(header));
+  if (plan_fingerprint != PlanFingerprint(header.geometry, header.options)) {
+    return DataLoss("header: the plan fingerprint does not belong to the plan");
+  }
   return header;
 }
 
@@ -163,7 +185,8 @@ absl::StatusOr<SavedLayer> ParseLayer(std::span<const std::byte> bytes, int64_t 
 }  // namespace
 
 std::vector<std::byte> SerializeHeader(const CacheHeader& header) {
-  const int64_t header_bytes = HeaderBytes(header.geometry.head_dim / 2);
+  const int64_t header_bytes = HeaderBytes(header);
+  const Profile& profile = header.options.profile;
   Writer writer;
   for (const char c : kMagic) writer.Put(c);
   writer.Put(kCacheFormatVersion);
@@ -179,7 +202,10 @@ std::vector<std::byte> SerializeHeader(const CacheHeader& header) {
   writer.Put(PlanFingerprint(header.geometry, header.options));
   writer.Put(header.model_fingerprint);
   writer.Put(static_cast<uint64_t>(header.rope_frequencies.size()));
+  writer.Put(static_cast<uint64_t>(profile.millibits.size()));
   for (const double frequency : header.rope_frequencies) writer.Put(frequency);
+  for (const int64_t rate : profile.millibits) writer.Put(rate);
+  for (const int64_t error : profile.nanonats) writer.Put(error);
   std::vector<std::byte>& bytes = writer.bytes();
   bytes.resize(static_cast<size_t>(header_bytes));
   const uint64_t checksum = Checksum(std::span<const std::byte>(bytes).subspan(kChecksumStart));
@@ -209,7 +235,7 @@ absl::StatusOr<SavedCache> ParseCache(std::span<const std::byte> file) {
   }
   const RequestPlan plan =
       PlanRequest(cache.header.geometry, cache.header.options, cache.header.seq_len, 0);
-  int64_t offset = HeaderBytes(cache.header.geometry.head_dim / 2);
+  int64_t offset = HeaderBytes(cache.header);
   const int64_t expected = offset + num_layers * kLayerHeadBytes + plan.region_bytes;
   if (size != expected) {
     return DataLoss("a file of %d bytes whose header asks for %d", size, expected);

@@ -33,15 +33,16 @@ class Verifier {
     RETURN_IF_ERROR(Positions<uint32_t>());
     for (const Side side : kSides) {
       RETURN_IF_ERROR(AllFinite(Name(side, "anchor_k", "anchor_v")));
-      RETURN_IF_ERROR(AllScales<float>(Name(side, "proj_step_k", "proj_step_v")));
+      RETURN_IF_ERROR(FiniteLevels(Name(side, "proj_level_k", "proj_level_v")));
       RETURN_IF_ERROR(AllScales<kernels::Bf16>(Name(side, "scale_k", "scale_v")));
-      RETURN_IF_ERROR(HighBits(side));
-      const auto low = Tensor<uint8_t>(Name(side, "idx_k", "idx_v"));
-      const auto high = Tensor<uint64_t>(Name(side, "idx_high_k", "idx_high_v"));
+      const auto idx = Tensor<uint8_t>(Name(side, "idx_k", "idx_v"));
       RETURN_IF_ERROR(Indices<uint32_t>(side, [&](int64_t head, int64_t position) {
-        return CompactIndex(plan_, low, high, head, position);
+        return CompactIndex(plan_, idx, head, position);
       }));
       RETURN_IF_ERROR(Slots<uint32_t>(side));
+      if (NumSlots(plan_, side, Stage::kFine) == 0) continue;
+      RETURN_IF_ERROR(AllScales<kernels::Bf16>(Name(side, "fine_scale_k", "fine_scale_v")));
+      RETURN_IF_ERROR(FineSlots(side));
     }
     return absl::OkStatus();
   }
@@ -98,6 +99,14 @@ class Verifier {
     return absl::OkStatus();
   }
 
+  absl::Status FiniteLevels(const char* name) const {
+    const std::span<const float> levels = Tensor<float>(name);
+    for (size_t i = 0; i < levels.size(); ++i) {
+      if (!std::isfinite(levels[i])) return DataLoss("%s: NaN or Inf at element %d", name, i);
+    }
+    return absl::OkStatus();
+  }
+
   // Strictly ascending and inside the prefix.
   template <typename Position>
   absl::Status Positions() const {
@@ -137,13 +146,6 @@ class Verifier {
     return absl::OkStatus();
   }
 
-  // No bit of the plane stands for a position behind the prefix.
-  absl::Status HighBits(Side side) const {
-    const char* name = Name(side, "idx_high_k", "idx_high_v");
-    const std::span<const uint64_t> plane = Tensor<uint64_t>(name);
-    return plane.empty() ? absl::OkStatus() : NothingBehindPrefix(name, plane);
-  }
-
   absl::Status NothingBehindPrefix(const char* name, std::span<const uint64_t> words) const {
     const int64_t used = plan_.prefix_len() % 64;
     if (used == 0) return absl::OkStatus();
@@ -156,40 +158,68 @@ class Verifier {
     return absl::OkStatus();
   }
 
-  // Running counts and offsets agree with the mask and the plan; anchors have no slot.
-  template <typename Position>
-  absl::Status Slots(Side side) const {
-    const char* name = Name(side, "mask_k", "mask_v");
-    const SlotIndex slots = MapSlots(plan_, region_, side);
-    RETURN_IF_ERROR(NothingBehindPrefix(name, slots.mask));
+  // Running counts and offsets agree with the mask and the plan.
+  absl::Status Counts(Side side, Stage stage) const {
+    const bool coarse = stage == Stage::kCoarse;
+    const char* mask =
+        coarse ? Name(side, "mask_k", "mask_v") : Name(side, "fine_mask_k", "fine_mask_v");
+    const char* prefix =
+        coarse ? Name(side, "prefix_k", "prefix_v") : Name(side, "fine_prefix_k", "fine_prefix_v");
+    const char* offset =
+        coarse ? Name(side, "offset_k", "offset_v") : Name(side, "fine_offset_k", "fine_offset_v");
+    const SlotIndex slots = MapSlots(plan_, region_, side, stage);
+    RETURN_IF_ERROR(NothingBehindPrefix(mask, slots.mask));
     int64_t total = 0;
     for (int64_t head = 0; head < plan_.num_kv_heads; ++head) {
       if (int64_t{slots.offset[head]} != total) {
-        return DataLoss("%s: head %d begins at slot %d, its mask says %d",
-                        Name(side, "offset_k", "offset_v"), head, slots.offset[head], total);
+        return DataLoss("%s: head %d begins at slot %d, its mask says %d", offset, head,
+                        slots.offset[head], total);
       }
       int64_t in_head = 0;
       for (int64_t word = 0; word < plan_.num_words(); ++word) {
         const int64_t at = head * plan_.num_words() + word;
         if (int64_t{slots.prefix[at]} != in_head) {
-          return DataLoss("%s: head %d, position %d counts %d slots, the mask has %d",
-                          Name(side, "prefix_k", "prefix_v"), head, 64 * word, slots.prefix[at],
-                          in_head);
+          return DataLoss("%s: head %d, position %d counts %d slots, the mask has %d", prefix, head,
+                          64 * word, slots.prefix[at], in_head);
         }
         in_head += std::popcount(slots.mask[at]);
       }
       total += in_head;
+    }
+    const int64_t planned = NumSlots(plan_, side, stage);
+    if (total != planned || int64_t{slots.offset[plan_.num_kv_heads]} != planned) {
+      return DataLoss("%s: %d slots and an end of %d where the plan has %d", mask, total,
+                      slots.offset[plan_.num_kv_heads], planned);
+    }
+    return absl::OkStatus();
+  }
+
+  // The counts, and anchors have no slot.
+  template <typename Position>
+  absl::Status Slots(Side side) const {
+    RETURN_IF_ERROR(Counts(side, Stage::kCoarse));
+    const SlotIndex slots = MapSlots(plan_, region_, side);
+    for (int64_t head = 0; head < plan_.num_kv_heads; ++head) {
       for (const Position position : HeadPositions<Position>(head)) {
         if (slots.SlotOf(head, position) >= 0) {
-          return DataLoss("%s: head %d has a slot for the anchor at position %d", name, head,
-                          int64_t{position});
+          return DataLoss("%s: head %d has a slot for the anchor at position %d",
+                          Name(side, "mask_k", "mask_v"), head, int64_t{position});
         }
       }
     }
-    const int64_t planned = side == Side::kKey ? plan_.key_slots : plan_.value_slots;
-    if (total != planned || int64_t{slots.offset[plan_.num_kv_heads]} != planned) {
-      return DataLoss("%s: %d slots and an end of %d where the plan has %d", name, total,
-                      slots.offset[plan_.num_kv_heads], planned);
+    return absl::OkStatus();
+  }
+
+  // The counts, and only what has a first code has a second one.
+  absl::Status FineSlots(Side side) const {
+    RETURN_IF_ERROR(Counts(side, Stage::kFine));
+    const SlotIndex coarse = MapSlots(plan_, region_, side);
+    const SlotIndex fine = MapSlots(plan_, region_, side, Stage::kFine);
+    for (size_t word = 0; word < fine.mask.size(); ++word) {
+      if ((fine.mask[word] & ~coarse.mask[word]) != 0) {
+        return DataLoss("%s: word %d has a fine slot where the mask has none",
+                        Name(side, "fine_mask_k", "fine_mask_v"), word);
+      }
     }
     return absl::OkStatus();
   }

@@ -96,7 +96,7 @@ absl::Status Serve() {
   RETURN_IF_ERROR(CheckNames("--prefill", absl::GetFlag(FLAGS_prefill)));
   RETURN_IF_ERROR(CheckNames("--decode", absl::GetFlag(FLAGS_decode)));
   SpecLimits limits;
-  ASSIGN_OR_RETURN(limits.plan, kv::PlanOptionsFromFlags());
+  ASSIGN_OR_RETURN(limits.plan, kv::PlanOptionsFromFlags(absl::GetFlag(FLAGS_model)));
   limits.default_max_tokens = absl::GetFlag(FLAGS_default_max_tokens);
   if (limits.default_max_tokens < 1) return Invalid("--default-max-tokens must be at least 1");
   HttpOptions http;

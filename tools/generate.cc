@@ -217,7 +217,7 @@ absl::StatusOr<LocalOptions> OptionsFromFlags(const text::Tokenizer& tokenizer) 
   LocalOptions options;
   ASSIGN_OR_RETURN(options.threads, ThreadsFromFlags());
   ASSIGN_OR_RETURN(options.prefill.schedule, prefill::ParseSchedule(absl::GetFlag(FLAGS_schedule)));
-  ASSIGN_OR_RETURN(options.prefill.plan, kv::PlanOptionsFromFlags());
+  ASSIGN_OR_RETURN(options.prefill.plan, kv::PlanOptionsFromFlags(absl::GetFlag(FLAGS_model)));
   options.prefill.chunk_tokens = absl::GetFlag(FLAGS_chunk);
   if (options.prefill.chunk_tokens < 1) return Invalid("--chunk must be at least 1");
   const std::span<const int32_t> stops = tokenizer.stop_ids();
@@ -308,11 +308,10 @@ const Command& GenerateCommand() {
           "and decodes over the compressed form, as the serving nodes do, without a network.\n"
           "  anchorage generate --model model.gguf --chat --prompt 'Why is the sky blue?'\n"
           "  anchorage generate --model model.gguf --file long.txt --kv none --json",
-      .flags = {"model",       "prompt",     "file",    "chat",
-                "max_tokens",  "kv",         "ratio",   "kv_floor_tokens",
-                "pin_sinks",   "schedule",   "chunk",   "threads",
-                "temperature", "top_k",      "top_p",   "min_p",
-                "seed",        "ignore_eos", "save_kv", "json"},
+      .flags = {"model",      "prompt",          "file",      "chat",       "max_tokens", "kv",
+                "ratio",      "kv_floor_tokens", "pin_sinks", "kv_profile", "schedule",   "chunk",
+                "threads",    "temperature",     "top_k",     "top_p",      "min_p",      "seed",
+                "ignore_eos", "save_kv",         "json"},
       .run = &Run};
   return command;
 }

@@ -12,6 +12,7 @@
 #include "tools/generate.h"
 #include "tools/inspect.h"
 #include "tools/plan.h"
+#include "tools/profile.h"
 
 namespace anchorage::tools {
 namespace {
@@ -19,7 +20,7 @@ namespace {
 constexpr int kBadUsage = 2;
 
 std::vector<const Command*> Commands() {
-  return {&GenerateCommand(), &PlanCommand(), &InspectCommand()};
+  return {&GenerateCommand(), &PlanCommand(), &InspectCommand(), &ProfileCommand()};
 }
 
 void PrintCommands(std::FILE* out) {

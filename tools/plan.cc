@@ -62,7 +62,7 @@ absl::StatusOr<kv::Geometry> GeometryFromFlags() {
 }
 
 absl::StatusOr<kv::PlanOptions> OptionsFromFlags() {
-  ASSIGN_OR_RETURN(kv::PlanOptions options, kv::PlanOptionsFromFlags());
+  ASSIGN_OR_RETURN(kv::PlanOptions options, kv::PlanOptionsFromFlags(absl::GetFlag(FLAGS_model)));
   const std::string layout = absl::GetFlag(FLAGS_layout);
   if (layout.empty()) return options;
   for (const kv::Layout known : {kv::Layout::kDense, kv::Layout::kCompact, kv::Layout::kPaper}) {
@@ -142,7 +142,7 @@ Json LayerJson(const kv::LayerPlan& layer) {
 Json AnswerJson(const Question& question, const kv::RequestPlan& request) {
   const kv::LayerPlan& layer = request.layers.front();
   Json shares = Json::array();
-  for (const kv::LayerPlan& each : request.layers) shares.push_back(each.share_ppm);
+  for (const kv::LayerPlan& each : request.layers) shares.push_back(each.budget_bytes);
   Json answer = {{"layers", question.geometry.num_layers},
                  {"kv_heads", question.geometry.num_kv_heads},
                  {"head_dim", question.geometry.head_dim},
@@ -151,7 +151,7 @@ Json AnswerJson(const Question& question, const kv::RequestPlan& request) {
                  {"theta_ppm", question.options.theta_ppm},
                  {"anchors", layer.num_anchors},
                  {"layer", LayerJson(layer)},
-                 {"layer_shares_ppm", shares},
+                 {"layer_budget_bytes", shares},
                  {"request",
                   {{"bytes", request.bytes},
                    {"prompt_bytes", request.prompt_bytes},
@@ -246,8 +246,8 @@ const Command& PlanCommand() {
           "  anchorage plan --model model.gguf --tokens 8000 --max-new 512 --memory 8GiB\n"
           "  anchorage plan --layers 32 --kv-heads 8 --head-dim 128 --tokens 32768 --json",
       .flags = {"model", "layers", "kv_heads", "head_dim", "tokens", "max_new", "kv", "ratio",
-                "layout", "kv_floor_tokens", "pin_sinks", "memory", "compress_us_per_token",
-                "prefill_us_per_token", "json"},
+                "layout", "kv_floor_tokens", "pin_sinks", "kv_profile", "memory",
+                "compress_us_per_token", "prefill_us_per_token", "json"},
       .run = &Run};
   return command;
 }

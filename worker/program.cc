@@ -65,7 +65,7 @@ absl::StatusOr<Settings> CheckFlags(const char* role) {
   if (settings.node_name.empty()) settings.node_name = HostName();
   ASSIGN_OR_RETURN(settings.drain_timeout_ms,
                    MillisecondsOf("--drain-timeout", absl::GetFlag(FLAGS_drain_timeout)));
-  ASSIGN_OR_RETURN(settings.plan, kv::PlanOptionsFromFlags());
+  ASSIGN_OR_RETURN(settings.plan, kv::PlanOptionsFromFlags(absl::GetFlag(FLAGS_model)));
   RETURN_IF_ERROR(observe::StartLogging(role));
   return settings;
 }

@@ -241,7 +241,7 @@ struct AnchorLoops {
   static void UnitAnchors(int dim, int num_anchors, int first, const Bf16* anchors, float* units) {
     for (int r = 0; r < kRows; ++r, units += dim) {
       float inverse = 0.0f;
-      if (first + r < num_anchors) inverse = GammaUnit(1.0f, AnchorNorm(anchors + r * dim, dim));
+      if (first + r < num_anchors) inverse = InverseNorm(anchors + r * dim, dim);
       if (inverse == 0.0f) {
         std::fill(units, units + dim, 0.0f);
         continue;

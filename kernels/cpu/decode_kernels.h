@@ -7,6 +7,7 @@ namespace anchorage::kernels {
 
 // A tile starts at a multiple of this in the sequence: the bits of a mask word.
 inline constexpr int kDecodeTile = 64;
+inline constexpr int kNumStages = 2;  // of a residual's code
 // Query rows that pass a tile together.
 inline constexpr int kRowBlock = 4;
 
@@ -46,8 +47,9 @@ struct CompactTile {
   uint16_t value_anchor[kDecodeTile];
   float key_gamma[kDecodeTile];
   float value_gamma[kDecodeTile];
-  ResidualRun key_residuals;
-  ResidualRun value_residuals;
+  // First codes, then the codes of what these leave.
+  ResidualRun key_residuals[kNumStages];
+  ResidualRun value_residuals[kNumStages];
 };
 
 // What all tiles of one KV head share.

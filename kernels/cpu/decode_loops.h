@@ -305,10 +305,10 @@ struct DecodeLoops {
     TileScores scores;
     RotateQueriesBack(tile, rows);
     KeyScores<R>(head, tile, rows, scores);
-    AddKeyResiduals<R>(tile.key_residuals, rows, scores);
+    for (const ResidualRun& run : tile.key_residuals) AddKeyResiduals<R>(run, rows, scores);
     Softmax(tile.count, rows, head.num_anchors, scores);
     FillBins(tile, rows, scores);
-    AddValueResiduals(tile.value_residuals, rows, scores);
+    for (const ResidualRun& run : tile.value_residuals) AddValueResiduals(run, rows, scores);
   }
 
   template <int R>

@@ -34,38 +34,42 @@ Link LinkOf(const CompactCacheView& cache, const CompactSide& side, int head, in
   const auto* found = std::find(positions, positions + selected, static_cast<uint32_t>(t));
   if (found != positions + selected) return {static_cast<int>(found - positions), 1.0};
 
-  int anchor = side.idx[head * prefix + t];
-  if (side.idx_high != nullptr) {
-    anchor += static_cast<int>((side.idx_high[head * cache.num_words() + t / 64] >> (t % 64)) & 1)
-              << 8;
-  }
+  const uint8_t* indices = side.idx + head * IndexRowBytes(prefix, cache.num_anchors);
+  const uint8_t* codes = side.proj + head * ProjectionRowBytes(prefix);
+  const int anchor = LoadIndex(indices, IndexBits(cache.num_anchors), t);
   double norm = 0.0;
   for (int d = 0; d < cache.head_dim; ++d) {
     const double x =
         ToFloat(side.anchor[(int64_t{head} * cache.num_anchors + anchor) * cache.head_dim + d]);
     norm += x * x;
   }
-  const double proj = double{side.proj_step[head]} * side.proj[head * prefix + t];
+  const double proj = side.proj_level[head * kNumProjectionLevels + LoadProjection(codes, t)];
   return {anchor, norm > 0.0 ? proj / std::sqrt(norm) : 0.0};
 }
 
-// x += s U^T lev(c) where position t has a residual.
-void AddResidual(const CompactCacheView& cache, const CompactSide& side, int head, int64_t t,
-                 double* x) {
-  if (t >= cache.prefix_len()) return;
+// x += s U^T lev(c) where position t has a code.
+void AddStage(const CompactCacheView& cache, const ResidualStage& stage, int head, int64_t t,
+              double* x) {
+  if (t >= cache.prefix_len() || stage.mask == nullptr) return;
   const int64_t word = head * cache.num_words() + t / 64;
   const uint64_t bit = uint64_t{1} << (t % 64);
-  if ((side.mask[word] & bit) == 0) return;
+  if ((stage.mask[word] & bit) == 0) return;
   const int dim = cache.head_dim;
-  const int64_t slot =
-      int64_t{side.offset[head]} + side.prefix[word] + std::popcount(side.mask[word] & (bit - 1));
+  const int64_t slot = int64_t{stage.offset[head]} + stage.prefix[word] +
+                       std::popcount(stage.mask[word] & (bit - 1));
   std::vector<double> residual(dim);
   for (int i = 0; i < dim; ++i) {
-    residual[i] = DecodeCoordinate(dim, side.codes + slot * (dim / 4), ToFloat(side.scale[slot]),
+    residual[i] = DecodeCoordinate(dim, stage.codes + slot * (dim / 4), ToFloat(stage.scale[slot]),
                                    CodePacking::kPlanar, i);
   }
   UnrotateResidual(dim, residual.data());
   for (int i = 0; i < dim; ++i) x[i] += residual[i];
+}
+
+void AddResidual(const CompactCacheView& cache, const CompactSide& side, int head, int64_t t,
+                 double* x) {
+  AddStage(cache, side.coarse, head, t, x);
+  AddStage(cache, side.fine, head, t, x);
 }
 
 // One query's softmax attention, key by key.

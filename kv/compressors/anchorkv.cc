@@ -2,10 +2,10 @@
 //   1. score the prefix by what the window pays to it, select and copy the anchors (eq. 14)
 //   2. assign every position to its nearest anchor, K and V apart (eqs. 1, 2)
 //   3. ask what a residual would be worth at each position (eq. 6), from what was stored, and
-//   spread
-//      that over the neighbourhood (pool_utilities.h)
-//   4. give the planned slots to the most useful positions of all heads
-//   5. code the residuals of those positions (eq. 10)
+//      spread that over the neighbourhood (pool_utilities.h)
+//   4. give the planned slots to the most useful positions of all heads, and the fine ones to the
+//      most useful of those
+//   5. code the residuals of those positions (eq. 10), then what the codes leave
 // Residuals are always taken against the rounded gamma and anchor, so that coding repairs the
 // rounding too. Nothing of size S x D or W x S is built beside the region. Every value depends on
 // the layer alone, so the bytes are the same for any number of threads.
@@ -230,11 +230,13 @@ class LayerEnd {
   // ---- Step 4 ----
 
   void GiveSlots() {
-    stream_.ParallelFor(2, [&](int64_t i, int) {
-      const Side side = kSides[i];
-      const int64_t slots = side == Side::kKey ? plan_.key_slots : plan_.value_slots;
+    stream_.ParallelFor(4, [&](int64_t task, int) {
+      const Side side = kSides[task % 2];
+      const Stage stage = task < 2 ? Stage::kCoarse : Stage::kFine;
+      const int64_t slots = NumSlots(plan_, side, stage);
+      if (stage == Stage::kFine && slots == 0) return;
       SelectSlots(scratch_.utilities(side), plan_.num_kv_heads, plan_.prefix_len(), slots,
-                  MapSlots(plan_, region_, side));
+                  MapSlots(plan_, region_, side, stage));
     });
   }
 
@@ -258,7 +260,9 @@ class LayerEnd {
     std::array<float, kEncodeRun> gamma;
     writer_->LoadAssignments(side, head, first, std::span(idx).first(count),
                              std::span(gamma).first(count));
-    const SlotIndex slots = MapSlots(plan_, std::span<const std::byte>(region_), side);
+    const std::span<const std::byte> region(region_);
+    const SlotIndex slots = MapSlots(plan_, region, side);
+    const SlotIndex fine_slots = MapSlots(plan_, region, side, Stage::kFine);
     for (size_t i = 0; i < count; ++i) {
       const int64_t position = first + static_cast<int64_t>(i);
       const int64_t slot = slots.SlotOf(head, position);
@@ -269,7 +273,8 @@ class LayerEnd {
       for (int64_t d = 0; d < plan_.head_dim; ++d) {
         residual[d] = kernels::ToFloat(x[d]) - gamma[i] * kernels::ToFloat(anchor[d]);
       }
-      if (!writer_->StoreResidual(side, slot, position, residual.data())) {
+      if (!writer_->StoreResidual(side, slot, fine_slots.SlotOf(head, position), position,
+                                  residual.data())) {
         MutexLock lock(overflow_mutex_);
         overflow_position_ = std::min(overflow_position_, position);
       }

@@ -4,34 +4,14 @@
 #include <array>
 #include <cmath>
 
-#include "kernels/compact_cache.h"
 #include "kv/layouts/anchor_row.h"
+#include "kv/layouts/projection_levels.h"
 #include "kv/rotate_row.h"
 
 namespace anchorage::kv {
 namespace {
 
-constexpr int kMaxAnchors = 512;  // nine bits of index
-constexpr float kMaxCode = 127.0f;
-
-// Largest |projection| of the positions that are not anchors; `positions` [k - W] ascending.
-float LargestProjection(std::span<const float> proj, std::span<const uint32_t> positions) {
-  float largest = 0;
-  size_t next = 0;
-  for (size_t i = 0; i < proj.size(); ++i) {
-    if (next < positions.size() && positions[next] == i) {
-      ++next;
-    } else {
-      largest = std::max(largest, std::fabs(proj[i]));
-    }
-  }
-  return largest;
-}
-
-int8_t ProjectionCode(float proj, float step) {
-  if (step == 0) return 0;
-  return static_cast<int8_t>(std::clamp(std::nearbyint(proj / step), -kMaxCode, kMaxCode));
-}
+constexpr int kMaxHeadDim = 512;
 
 }  // namespace
 
@@ -42,12 +22,13 @@ CompactWriter::CompactWriter(const LayerPlan& plan, std::span<std::byte> region,
   for (const Side side : kSides) {
     SideSpans& spans = sides_[static_cast<int>(side)];
     spans.anchors = TensorSpan<const kernels::Bf16>(plan_, region, side, "anchor_k", "anchor_v");
-    spans.idx = TensorSpan<uint8_t>(plan_, region, side, "idx_k", "idx_v");
-    spans.idx_high = TensorSpan<uint64_t>(plan_, region, side, "idx_high_k", "idx_high_v");
-    spans.proj = TensorSpan<int8_t>(plan_, region, side, "proj_k", "proj_v");
-    spans.proj_step = TensorSpan<float>(plan_, region, side, "proj_step_k", "proj_step_v");
-    spans.codes = TensorSpan<uint8_t>(plan_, region, side, "codes_k", "codes_v");
-    spans.scale = TensorSpan<kernels::Bf16>(plan_, region, side, "scale_k", "scale_v");
+    spans.idx = TensorSpan<uint8_t>(plan, region, side, "idx_k", "idx_v");
+    spans.proj = TensorSpan<uint8_t>(plan, region, side, "proj_k", "proj_v");
+    spans.proj_level = TensorSpan<float>(plan, region, side, "proj_level_k", "proj_level_v");
+    spans.coarse = {TensorSpan<uint8_t>(plan, region, side, "codes_k", "codes_v"),
+                    TensorSpan<kernels::Bf16>(plan, region, side, "scale_k", "scale_v")};
+    spans.fine = {TensorSpan<uint8_t>(plan, region, side, "fine_codes_k", "fine_codes_v"),
+                  TensorSpan<kernels::Bf16>(plan, region, side, "fine_scale_k", "fine_scale_v")};
   }
 }
 
@@ -63,23 +44,31 @@ void CompactWriter::StorePositions(int64_t head, std::span<const uint32_t> posit
 }
 
 void CompactWriter::StoreIndex(SideSpans& spans, int64_t head, int64_t position, uint16_t anchor) {
-  spans.idx[head * plan_.prefix_len() + position] = static_cast<uint8_t>(anchor);
-  if (spans.idx_high.empty()) return;
-  const uint64_t bit = uint64_t{1} << (position % 64);
-  uint64_t& word = spans.idx_high[head * plan_.num_words() + position / 64];
-  word = (anchor & 0x100u) != 0 ? word | bit : word & ~bit;
+  const int bits = kernels::IndexBits(plan_.num_anchors);
+  const int64_t group = position / kernels::kIndexGroup;
+  const int first_bit = static_cast<int>(position % kernels::kIndexGroup) * bits;
+  uint8_t* byte = &spans.idx[head * kernels::IndexRowBytes(plan_.prefix_len(), plan_.num_anchors) +
+                             group * bits + first_bit / 8];
+  const int shift = first_bit % 8;
+  const unsigned mask = ((1u << bits) - 1) << shift;
+  const unsigned value = unsigned{anchor} << shift;
+  byte[0] = static_cast<uint8_t>((byte[0] & ~mask) | (value & 0xff));
+  if (shift + bits <= 8) return;
+  byte[1] = static_cast<uint8_t>((byte[1] & ~(mask >> 8)) | value >> 8);
 }
 
 void CompactWriter::StoreAssignments(Side side, int64_t head, std::span<const uint16_t> idx,
                                      std::span<const float> proj) {
   SideSpans& spans = sides_[static_cast<int>(side)];
   const std::span<const uint32_t> positions = Positions(head);
-  const float step = LargestProjection(proj, positions) / kMaxCode;
-  spans.proj_step[head] = step;
-  int8_t* codes = &spans.proj[head * plan_.prefix_len()];
+  const ProjectionLevels levels = FitProjectionLevels(proj, positions);
+  std::copy(levels.begin(), levels.end(),
+            spans.proj_level.begin() + head * kernels::kNumProjectionLevels);
+  uint8_t* codes = &spans.proj[head * kernels::ProjectionRowBytes(plan_.prefix_len())];
   for (size_t i = 0; i < idx.size(); ++i) {
     StoreIndex(spans, head, static_cast<int64_t>(i), idx[i]);
-    codes[i] = ProjectionCode(proj[i], step);
+    const uint8_t code = NearestLevel(levels, proj[i]);
+    codes[i / 2] = i % 2 == 0 ? code : static_cast<uint8_t>(codes[i / 2] | code << 4);
   }
   for (size_t anchor = 0; anchor < positions.size(); ++anchor) {
     StoreIndex(spans, head, positions[anchor], static_cast<uint16_t>(anchor));
@@ -89,17 +78,17 @@ void CompactWriter::StoreAssignments(Side side, int64_t head, std::span<const ui
 void CompactWriter::LoadAssignments(Side side, int64_t head, int64_t first, std::span<uint16_t> idx,
                                     std::span<float> gamma) const {
   const SideSpans& spans = sides_[static_cast<int>(side)];
-  std::array<float, kMaxAnchors> units;
+  std::array<float, kernels::kMaxCompactAnchors> inverse_norms;
   for (int64_t anchor = 0; anchor < plan_.num_anchors; ++anchor) {
-    const kernels::Bf16* row = AnchorRow(plan_, spans.anchors, head, anchor);
-    const float norm = kernels::AnchorNorm(row, static_cast<int>(plan_.head_dim));
-    units[anchor] = kernels::GammaUnit(spans.proj_step[head], norm);
+    inverse_norms[anchor] = kernels::InverseNorm(AnchorRow(plan_, spans.anchors, head, anchor),
+                                                 static_cast<int>(plan_.head_dim));
   }
-  const int8_t* codes = &spans.proj[head * plan_.prefix_len()];
   for (size_t i = 0; i < idx.size(); ++i) {
     const int64_t position = first + static_cast<int64_t>(i);
-    idx[i] = CompactIndex(plan_, spans.idx, spans.idx_high, head, position);
-    gamma[i] = kernels::CompactGamma(codes[position], units[idx[i]]);
+    idx[i] = CompactIndex(plan_, spans.idx, head, position);
+    gamma[i] = kernels::CompactGamma(
+        CompactProjection(plan_, spans.proj, spans.proj_level, head, position),
+        inverse_norms[idx[i]]);
   }
   const std::span<const uint32_t> positions = Positions(head);
   const int64_t end = first + static_cast<int64_t>(idx.size());
@@ -107,14 +96,23 @@ void CompactWriter::LoadAssignments(Side side, int64_t head, int64_t first, std:
   for (; next != positions.end() && *next < end; ++next) gamma[*next - first] = 1.0f;
 }
 
-bool CompactWriter::StoreResidual(Side side, int64_t slot, int64_t position, float* residual) {
+bool CompactWriter::StoreResidual(Side side, int64_t slot, int64_t fine_slot, int64_t position,
+                                  float* residual) {
   SideSpans& spans = sides_[static_cast<int>(side)];
-  const int dim = static_cast<int>(plan_.head_dim);
   if (side == Side::kKey) RotateRow(rope_, position, residual);
-  kernels::RotateResidual(dim, residual);
-  const float scale =
-      kernels::EncodeResidual(dim, residual, packing_, true, &spans.codes[slot * (dim / 4)]);
+  kernels::RotateResidual(static_cast<int>(plan_.head_dim), residual);
+  return StoreStage(spans.coarse, slot, residual) &&
+         (fine_slot < 0 || StoreStage(spans.fine, fine_slot, residual));
+}
+
+bool CompactWriter::StoreStage(StageSpans& spans, int64_t slot, float* rotated) {
+  const int dim = static_cast<int>(plan_.head_dim);
+  uint8_t* codes = &spans.codes[slot * (dim / 4)];
+  const float scale = kernels::EncodeResidual(dim, rotated, packing_, true, codes);
   spans.scale[slot] = kernels::ToBf16(scale);
+  std::array<float, kMaxHeadDim> coded;
+  kernels::DecodeResidual(dim, codes, scale, packing_, coded.data());
+  for (int d = 0; d < dim; ++d) rotated[d] -= coded[d];
   return std::isfinite(scale);
 }
 

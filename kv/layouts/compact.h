@@ -1,9 +1,10 @@
-// The compact layout, the one that is served: byte-wide anchor indices, projection lengths in eight
-// bits and key residuals coded after RoPE, so that a decode step rotates its query once instead of
-// every residual (K_t = R_t(gamma K_a) + s U^T lev(c); AnchorKV, arXiv 2608.02901, eq. 3, with the
-// orthogonal R_t moved inside the code).
+// The compact layout, the one that is served: anchor indices of just enough bits, projection
+// lengths in four bits, residuals of two or four bits, those of keys coded after RoPE, so that a
+// decode step rotates its query once instead of every residual (K_t = R_t(gamma K_a) + s U^T
+// lev(c); AnchorKV, arXiv 2608.02901, eq. 3, with the orthogonal R_t moved inside the code).
 #pragma once
 
+#include "kernels/compact_cache.h"
 #include "kv/layouts/layout_writer.h"
 #include "kv/layouts/slot_index.h"
 
@@ -19,20 +20,26 @@ class CompactWriter : public LayoutWriter {
                         std::span<const float> proj) override;
   void LoadAssignments(Side side, int64_t head, int64_t first, std::span<uint16_t> idx,
                        std::span<float> gamma) const override;
-  bool StoreResidual(Side side, int64_t slot, int64_t position, float* residual) override;
+  bool StoreResidual(Side side, int64_t slot, int64_t fine_slot, int64_t position,
+                     float* residual) override;
 
  private:
+  struct StageSpans {
+    std::span<uint8_t> codes;        // [N, D / 4]
+    std::span<kernels::Bf16> scale;  // [N]
+  };
   struct SideSpans {
     std::span<const kernels::Bf16> anchors;  // [H, k, D]
-    std::span<uint8_t> idx;                  // [H, P]
-    std::span<uint64_t> idx_high;            // [H, num_words] or empty
-    std::span<int8_t> proj;                  // [H, P]
-    std::span<float> proj_step;              // [H]
-    std::span<uint8_t> codes;                // [N, D / 4]
-    std::span<kernels::Bf16> scale;          // [N]
+    std::span<uint8_t> idx;                  // [H, IndexRowBytes]
+    std::span<uint8_t> proj;                 // [H, ProjectionRowBytes]
+    std::span<float> proj_level;             // [H, 16]
+    StageSpans coarse;
+    StageSpans fine;  // empty where no position has a second code
   };
 
   void StoreIndex(SideSpans& spans, int64_t head, int64_t position, uint16_t anchor);
+  // Codes a rotated residual and takes what the code stands for away from it.
+  bool StoreStage(StageSpans& spans, int64_t slot, float* rotated);
   std::span<const uint32_t> Positions(int64_t head) const;
 
   LayerPlan plan_;
@@ -42,13 +49,19 @@ class CompactWriter : public LayoutWriter {
   SideSpans sides_[2];
 };
 
-// Anchor index of a position, from the low bytes and the plane of ninth bits (may be empty).
-inline uint16_t CompactIndex(const LayerPlan& plan, std::span<const uint8_t> idx,
-                             std::span<const uint64_t> idx_high, int64_t head, int64_t position) {
-  const uint16_t low = idx[head * plan.prefix_len() + position];
-  if (idx_high.empty()) return low;
-  const uint64_t word = idx_high[head * plan.num_words() + position / 64];
-  return static_cast<uint16_t>(low | ((word >> (position % 64) & 1) << 8));
+// Anchor index of a position.
+inline uint16_t CompactIndex(const LayerPlan& plan, std::span<const uint8_t> idx, int64_t head,
+                             int64_t position) {
+  const int64_t row = head * kernels::IndexRowBytes(plan.prefix_len(), plan.num_anchors);
+  return kernels::LoadIndex(idx.data() + row, kernels::IndexBits(plan.num_anchors), position);
+}
+
+// Projection length of a position.
+inline float CompactProjection(const LayerPlan& plan, std::span<const uint8_t> proj,
+                               std::span<const float> levels, int64_t head, int64_t position) {
+  const int64_t row = head * kernels::ProjectionRowBytes(plan.prefix_len());
+  const uint8_t code = kernels::LoadProjection(proj.data() + row, position);
+  return levels[static_cast<size_t>(head * kernels::kNumProjectionLevels + code)];
 }
 
 }  // namespace anchorage::kv

@@ -33,9 +33,11 @@ class LayoutWriter {
   virtual void LoadAssignments(Side side, int64_t head, int64_t first, std::span<uint16_t> idx,
                                std::span<float> gamma) const = 0;
 
-  // Codes the residual of a position into its slot. False when its scale is not finite.
+  // Codes the residual of a position into its slot, and what that leaves into its fine slot (-1:
+  // none). False when a scale is not finite.
   //   residual [D] before RoPE; overwritten
-  virtual bool StoreResidual(Side side, int64_t slot, int64_t position, float* residual) = 0;
+  virtual bool StoreResidual(Side side, int64_t slot, int64_t fine_slot, int64_t position,
+                             float* residual) = 0;
 };
 
 // `region` and `rope` must outlive the writer. `packing` is ignored by the paper layout, which is

@@ -62,7 +62,8 @@ void PaperWriter::LoadAssignments(Side side, int64_t head, int64_t first, std::s
   }
 }
 
-bool PaperWriter::StoreResidual(Side side, int64_t slot, int64_t position, float* residual) {
+bool PaperWriter::StoreResidual(Side side, int64_t slot, int64_t /*fine_slot*/, int64_t position,
+                                float* residual) {
   SideSpans& spans = sides_[static_cast<int>(side)];
   const int dim = static_cast<int>(plan_.head_dim);
   kernels::RotateResidual(dim, residual);

@@ -16,7 +16,8 @@ class PaperWriter : public LayoutWriter {
                         std::span<const float> proj) override;
   void LoadAssignments(Side side, int64_t head, int64_t first, std::span<uint16_t> idx,
                        std::span<float> gamma) const override;
-  bool StoreResidual(Side side, int64_t slot, int64_t position, float* residual) override;
+  bool StoreResidual(Side side, int64_t slot, int64_t fine_slot, int64_t position,
+                     float* residual) override;
 
  private:
   struct SideSpans {

@@ -46,11 +46,10 @@ class Decoder {
                                 : PrefixTerm(side, head, position);
     CopyRow(AnchorRow(plan_, anchors, head, term.anchor), term.gamma, plan_.head_dim, row);
 
-    const int64_t slot = in_window ? -1 : MapSlots(plan_, region_, side).SlotOf(head, position);
     const bool coded_before_rope = plan_.layout == Layout::kPaper;
-    if (slot >= 0 && coded_before_rope) AddResidual(side, slot, row);
+    if (!in_window && coded_before_rope) AddResidual(side, head, position, row);
     if (side == Side::kKey) RotateRow(rope_, position, row);
-    if (slot >= 0 && !coded_before_rope) AddResidual(side, slot, row);
+    if (!in_window && !coded_before_rope) AddResidual(side, head, position, row);
   }
 
   // gamma x_a: what stands for a prefix position before its residual.
@@ -60,24 +59,25 @@ class Decoder {
   };
 
   Term PrefixTerm(Side side, int64_t head, int64_t position) const {
-    const int64_t at = head * plan_.prefix_len() + position;
     if (plan_.layout == Layout::kPaper) {
+      const int64_t at = head * plan_.prefix_len() + position;
       const auto idx = TensorSpan<const uint16_t>(plan_, region_, side, "idx_k", "idx_v");
       const auto gamma =
           TensorSpan<const kernels::Bf16>(plan_, region_, side, "gamma_k", "gamma_v");
       return {idx[at], kernels::ToFloat(gamma[at])};
     }
-    const auto low = TensorSpan<const uint8_t>(plan_, region_, side, "idx_k", "idx_v");
-    const auto high = TensorSpan<const uint64_t>(plan_, region_, side, "idx_high_k", "idx_high_v");
-    const auto proj = TensorSpan<const int8_t>(plan_, region_, side, "proj_k", "proj_v");
-    const auto step = TensorSpan<const float>(plan_, region_, side, "proj_step_k", "proj_step_v");
+    const auto idx = TensorSpan<const uint8_t>(plan_, region_, side, "idx_k", "idx_v");
+    const auto proj = TensorSpan<const uint8_t>(plan_, region_, side, "proj_k", "proj_v");
+    const auto levels =
+        TensorSpan<const float>(plan_, region_, side, "proj_level_k", "proj_level_v");
     const auto anchors =
         TensorSpan<const kernels::Bf16>(plan_, region_, side, "anchor_k", "anchor_v");
-    const int64_t anchor = CompactIndex(plan_, low, high, head, position);
+    const int64_t anchor = CompactIndex(plan_, idx, head, position);
     if (IsSelected(head, anchor, position)) return {anchor, 1.0f};
-    const float norm = kernels::AnchorNorm(AnchorRow(plan_, anchors, head, anchor),
-                                           static_cast<int>(plan_.head_dim));
-    return {anchor, kernels::CompactGamma(proj[at], kernels::GammaUnit(step[head], norm))};
+    const float inverse_norm = kernels::InverseNorm(AnchorRow(plan_, anchors, head, anchor),
+                                                    static_cast<int>(plan_.head_dim));
+    return {anchor, kernels::CompactGamma(CompactProjection(plan_, proj, levels, head, position),
+                                          inverse_norm)};
   }
 
   // Whether `position` is where selected anchor `anchor` came from.
@@ -88,23 +88,36 @@ class Decoder {
     return positions[head * selected + anchor] == position;
   }
 
-  // row += s U^T lev(c).
-  void AddResidual(Side side, int64_t slot, float* row) const {
+  // row += s U^T lev(c) for each code that the position has.
+  void AddResidual(Side side, int64_t head, int64_t position, float* row) const {
+    for (const Stage stage : {Stage::kCoarse, Stage::kFine}) {
+      const int64_t slot = MapSlots(plan_, region_, side, stage).SlotOf(head, position);
+      if (slot >= 0) AddCode(side, stage, slot, row);
+    }
+  }
+
+  void AddCode(Side side, Stage stage, int64_t slot, float* row) const {
     const int dim = static_cast<int>(plan_.head_dim);
-    const auto codes = TensorSpan<const uint8_t>(plan_, region_, side, "codes_k", "codes_v");
+    const auto codes =
+        stage == Stage::kCoarse
+            ? TensorSpan<const uint8_t>(plan_, region_, side, "codes_k", "codes_v")
+            : TensorSpan<const uint8_t>(plan_, region_, side, "fine_codes_k", "fine_codes_v");
     std::vector<float> residual(static_cast<size_t>(dim));
-    kernels::DecodeResidual(dim, &codes[slot * (dim / 4)], Scale(side, slot), packing_,
+    kernels::DecodeResidual(dim, &codes[slot * (dim / 4)], Scale(side, stage, slot), packing_,
                             residual.data());
     kernels::UnrotateResidual(dim, residual.data());
     for (int i = 0; i < dim; ++i) row[i] += residual[i];
   }
 
-  float Scale(Side side, int64_t slot) const {
+  float Scale(Side side, Stage stage, int64_t slot) const {
     if (plan_.layout == Layout::kPaper) {
       return TensorSpan<const float>(plan_, region_, side, "scale_k", "scale_v")[slot];
     }
-    return kernels::ToFloat(
-        TensorSpan<const kernels::Bf16>(plan_, region_, side, "scale_k", "scale_v")[slot]);
+    const auto scales =
+        stage == Stage::kCoarse
+            ? TensorSpan<const kernels::Bf16>(plan_, region_, side, "scale_k", "scale_v")
+            : TensorSpan<const kernels::Bf16>(plan_, region_, side, "fine_scale_k", "fine_scale_v");
+    return kernels::ToFloat(scales[slot]);
   }
 
   static void CopyRow(const kernels::Bf16* from, float factor, int64_t count, float* to) {

@@ -21,6 +21,7 @@ struct SlotIndexOf {
 
   // Slot of a position, or -1 when it has none.
   int64_t SlotOf(int64_t head, int64_t position) const {
+    if (mask.empty()) return -1;
     const int64_t word = head * num_words + position / 64;
     const uint64_t bit = uint64_t{1} << (position % 64);
     if ((mask[word] & bit) == 0) return -1;
@@ -30,16 +31,39 @@ struct SlotIndexOf {
 using SlotIndex = SlotIndexOf<const uint64_t, const uint32_t>;
 using MutableSlotIndex = SlotIndexOf<uint64_t, uint32_t>;
 
-inline SlotIndex MapSlots(const LayerPlan& plan, std::span<const std::byte> region, Side side) {
-  return {plan.num_words(), TensorSpan<const uint64_t>(plan, region, side, "mask_k", "mask_v"),
-          TensorSpan<const uint32_t>(plan, region, side, "prefix_k", "prefix_v"),
-          TensorSpan<const uint32_t>(plan, region, side, "offset_k", "offset_v")};
+// First codes, or the codes of what these leave.
+enum class Stage : uint8_t { kCoarse, kFine };
+
+inline int64_t NumSlots(const LayerPlan& plan, Side side, Stage stage) {
+  const bool key = side == Side::kKey;
+  if (stage == Stage::kCoarse) return key ? plan.key_slots : plan.value_slots;
+  return key ? plan.key_fine_slots : plan.value_fine_slots;
 }
 
-inline MutableSlotIndex MapSlots(const LayerPlan& plan, std::span<std::byte> region, Side side) {
-  return {plan.num_words(), TensorSpan<uint64_t>(plan, region, side, "mask_k", "mask_v"),
-          TensorSpan<uint32_t>(plan, region, side, "prefix_k", "prefix_v"),
-          TensorSpan<uint32_t>(plan, region, side, "offset_k", "offset_v")};
+namespace internal {
+
+template <typename Slots, typename Word, typename Count, typename Byte>
+Slots MapSlotsAs(const LayerPlan& plan, std::span<Byte> region, Side side, Stage stage) {
+  if (stage == Stage::kFine) {
+    return {plan.num_words(), TensorSpan<Word>(plan, region, side, "fine_mask_k", "fine_mask_v"),
+            TensorSpan<Count>(plan, region, side, "fine_prefix_k", "fine_prefix_v"),
+            TensorSpan<Count>(plan, region, side, "fine_offset_k", "fine_offset_v")};
+  }
+  return {plan.num_words(), TensorSpan<Word>(plan, region, side, "mask_k", "mask_v"),
+          TensorSpan<Count>(plan, region, side, "prefix_k", "prefix_v"),
+          TensorSpan<Count>(plan, region, side, "offset_k", "offset_v")};
+}
+
+}  // namespace internal
+
+inline SlotIndex MapSlots(const LayerPlan& plan, std::span<const std::byte> region, Side side,
+                          Stage stage = Stage::kCoarse) {
+  return internal::MapSlotsAs<SlotIndex, const uint64_t, const uint32_t>(plan, region, side, stage);
+}
+
+inline MutableSlotIndex MapSlots(const LayerPlan& plan, std::span<std::byte> region, Side side,
+                                 Stage stage = Stage::kCoarse) {
+  return internal::MapSlotsAs<MutableSlotIndex, uint64_t, uint32_t>(plan, region, side, stage);
 }
 
 }  // namespace anchorage::kv

@@ -14,11 +14,13 @@ constexpr int64_t kMaxHeadDim = 512;
 constexpr int64_t kMaxTokens = int64_t{1} << 27;
 constexpr int64_t kMaxPoolWidth = 255;
 constexpr int64_t kTokensPerAnchor = 128;      // k grows by one anchor for so many prompt tokens
-constexpr int64_t kExtraAnchors = 32;          // k >= W + 32
+constexpr int64_t kExtraAnchors = 16;          // compact: k >= W + 16
+constexpr int64_t kExtraPaperAnchors = 32;     // paper: k >= W + 32
+constexpr int64_t kPassThroughExtra = 32;      // S <= 2 (W + 32) is not compressed
 constexpr int64_t kMinExtraAnchors = 8;        // with a lowered floor: k >= W + 8
 constexpr int64_t kMaxCompactAnchors = 512;    // nine bits of index
 constexpr int64_t kMaxPaperAnchors = 1 << 16;  // sixteen bits of index
-constexpr int64_t kOneByteAnchors = 256;       // above: a plane of high bits
+constexpr int64_t kProjectionLevels = 16;      // four bits a projection
 
 constexpr int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -38,12 +40,14 @@ int64_t BudgetBytes(const Geometry& geometry, const PlanOptions& options, int64_
 
 // A prompt this short has no prefix worth compressing: it passes through.
 bool PassesThrough(const PlanOptions& options, int64_t seq_len) {
-  return seq_len <= 2 * (options.window_len + kExtraAnchors);
+  return seq_len <= 2 * (options.window_len + kPassThroughExtra);
 }
 
 int64_t DefaultAnchors(const PlanOptions& options, int64_t seq_len) {
-  const int64_t grown = std::max(seq_len / kTokensPerAnchor, options.window_len + kExtraAnchors);
-  const int64_t cap = options.layout == Layout::kPaper ? kMaxPaperAnchors : kMaxCompactAnchors;
+  const bool paper = options.layout == Layout::kPaper;
+  const int64_t extra = paper ? kExtraPaperAnchors : kExtraAnchors;
+  const int64_t cap = paper ? kMaxPaperAnchors : kMaxCompactAnchors;
+  const int64_t grown = std::max(seq_len / kTokensPerAnchor, options.window_len + extra);
   return std::min({grown, cap, seq_len});
 }
 
@@ -70,18 +74,24 @@ class RegionBuilder {
   int64_t end_ = 0;
 };
 
+// Bits of an index among so many anchors.
+int64_t IndexBits(int64_t num_anchors) {
+  int64_t bits = 1;
+  while (int64_t{1} << bits < num_anchors) ++bits;
+  return bits;
+}
+
 // Everything but the residual slots.
 void AddCompactBase(const LayerPlan& plan, RegionBuilder& region) {
   const int64_t heads = plan.num_kv_heads;
-  const int64_t prefix = heads * plan.prefix_len();
   const int64_t words = heads * plan.num_words();
   const int64_t selected = plan.num_anchors - plan.window_len;
+  const int64_t index_groups = (plan.prefix_len() + 7) / 8;  // of eight positions
   region.AddBoth("anchor_k", "anchor_v", kBf16Bytes * heads * plan.num_anchors * plan.head_dim);
   region.Add("anchor_pos", 4 * heads * selected);
-  region.AddBoth("idx_k", "idx_v", prefix);
-  if (plan.num_anchors > kOneByteAnchors) region.AddBoth("idx_high_k", "idx_high_v", 8 * words);
-  region.AddBoth("proj_k", "proj_v", prefix);
-  region.AddBoth("proj_step_k", "proj_step_v", 4 * heads);
+  region.AddBoth("idx_k", "idx_v", heads * index_groups * IndexBits(plan.num_anchors));
+  region.AddBoth("proj_k", "proj_v", heads * ((plan.prefix_len() + 1) / 2));
+  region.AddBoth("proj_level_k", "proj_level_v", 4 * heads * kProjectionLevels);
   region.AddBoth("mask_k", "mask_v", 8 * words);
   region.AddBoth("prefix_k", "prefix_v", 4 * words);
   region.AddBoth("offset_k", "offset_v", 4 * (heads + 1));
@@ -140,17 +150,60 @@ void SplitAnchors(const PlanOptions& options, LayerPlan& plan) {
   plan.num_uniform = selected - plan.num_pins - plan.num_scored;
 }
 
+// What fine slots cost beside their codes: mask, prefix and offset of both sides.
+int64_t FineIndexBytes(const LayerPlan& plan) {
+  return 2 * (12 * plan.num_kv_heads * plan.num_words() + 4 * (plan.num_kv_heads + 1));
+}
+
+int64_t CompactSlotBytes(const LayerPlan& plan) { return plan.head_dim / 4 + kBf16Bytes; }
+
+// Slots of both sides when no position goes without.
+int64_t AllCompactSlots(const LayerPlan& plan) {
+  return 2 * plan.num_kv_heads * (plan.seq_len - plan.num_anchors);
+}
+
+// More than this, a compact layer cannot spend on residuals.
+int64_t MostSlotBytes(const LayerPlan& plan) {
+  return 2 * AllCompactSlots(plan) * CompactSlotBytes(plan) + FineIndexBytes(plan);
+}
+
+// Bytes for fine slots out of `slot_bytes`. None while few positions have a first code; from there
+// on a share of what is added, and all of it once every position has one.
+int64_t FineBytes(const LayerPlan& plan, const PlanOptions& options, int64_t slot_bytes) {
+  const int64_t all_coarse = AllCompactSlots(plan) * CompactSlotBytes(plan);
+  const int64_t beyond = slot_bytes - ShareOf(all_coarse, options.fine_from_ppm);
+  if (beyond <= 0) return 0;
+  return std::max(ShareOf(beyond, options.fine_share_ppm), slot_bytes - all_coarse);
+}
+
 // A slot costs the same on both sides, so the slots are halved.
-void BuyCompactSlots(int64_t bytes_left, LayerPlan& plan, RegionBuilder& region) {
+void BuyCompactSlots(const PlanOptions& options, int64_t slot_bytes, LayerPlan& plan,
+                     RegionBuilder& region) {
+  const int64_t cost = CompactSlotBytes(plan);
   const int64_t code_bytes = plan.head_dim / 4;
-  const int64_t cap = plan.num_kv_heads * (plan.seq_len - plan.num_anchors);
-  const int64_t slots = std::min(bytes_left / (code_bytes + kBf16Bytes), 2 * cap);
-  plan.key_slots = slots / 2;
-  plan.value_slots = slots - plan.key_slots;
+  const int64_t fine_bytes = FineBytes(plan, options, slot_bytes) - FineIndexBytes(plan);
+  const int64_t most_fine =
+      std::min(AllCompactSlots(plan), (slot_bytes - FineIndexBytes(plan)) / 2 / cost);
+  const int64_t fine = std::max<int64_t>(std::min(fine_bytes / cost, most_fine), 0);
+  const int64_t spent = fine > 0 ? fine * cost + FineIndexBytes(plan) : 0;
+  const int64_t coarse = std::min((slot_bytes - spent) / cost, AllCompactSlots(plan));
+  plan.key_slots = coarse / 2;
+  plan.value_slots = coarse - plan.key_slots;
   region.Add("codes_k", plan.key_slots * code_bytes);
   region.Add("scale_k", plan.key_slots * kBf16Bytes);
   region.Add("codes_v", plan.value_slots * code_bytes);
   region.Add("scale_v", plan.value_slots * kBf16Bytes);
+  if (fine == 0) return;
+  const int64_t words = plan.num_kv_heads * plan.num_words();
+  plan.key_fine_slots = fine / 2;
+  plan.value_fine_slots = fine - plan.key_fine_slots;
+  region.AddBoth("fine_mask_k", "fine_mask_v", 8 * words);
+  region.AddBoth("fine_prefix_k", "fine_prefix_v", 4 * words);
+  region.AddBoth("fine_offset_k", "fine_offset_v", 4 * (plan.num_kv_heads + 1));
+  region.Add("fine_codes_k", plan.key_fine_slots * code_bytes);
+  region.Add("fine_scale_k", plan.key_fine_slots * kBf16Bytes);
+  region.Add("fine_codes_v", plan.value_fine_slots * code_bytes);
+  region.Add("fine_scale_v", plan.value_fine_slots * kBf16Bytes);
 }
 
 // Eq. 9: pairs of a key and a value slot, and one more value slot when the rest allows.
@@ -178,20 +231,56 @@ void PlanDense(const Geometry& geometry, LayerPlan& plan) {
   plan.budget_infeasible = plan.bytes > plan.budget_bytes;
 }
 
-void PlanCompressed(const PlanOptions& options, LayerPlan& plan) {
+// What all layers of a request share: everything but the slots. Its budget is an equal share.
+LayerPlan PlanBase(const Geometry& geometry, const PlanOptions& options, int64_t seq_len) {
+  LayerPlan plan;
+  plan.layout = options.layout;
+  plan.seq_len = seq_len;
+  plan.num_kv_heads = geometry.num_kv_heads;
+  plan.head_dim = geometry.head_dim;
+  plan.full_bytes = FullBytes(geometry, seq_len);
+  const bool compressed = options.layout != Layout::kDense;
+  plan.budget_bytes = compressed ? BudgetBytes(geometry, options, seq_len) : plan.full_bytes;
+  if (!compressed || PassesThrough(options, seq_len)) {
+    PlanDense(geometry, plan);
+    return plan;
+  }
   plan.window_len = options.window_len;
-  plan.num_anchors = AnchorsWithin(plan, DefaultAnchors(options, plan.seq_len));
+  plan.num_anchors = AnchorsWithin(plan, DefaultAnchors(options, seq_len));
   SplitAnchors(options, plan);
+  plan.base_bytes = BaseBytes(plan, plan.num_anchors);
+  plan.budget_infeasible = plan.base_bytes > plan.budget_bytes;
+  return plan;
+}
+
+// Of the prefix, K and V.
+int64_t Coordinates(const LayerPlan& base) {
+  return 2 * base.num_kv_heads * base.prefix_len() * base.head_dim;
+}
+
+// Bytes for the slots of each layer.
+std::vector<int64_t> SlotBytes(const Geometry& geometry, const PlanOptions& options,
+                               const LayerPlan& base) {
+  const int64_t equal = std::max<int64_t>(base.budget_bytes - base.base_bytes, 0);
+  if (base.layout != Layout::kCompact || options.profile.empty()) {
+    return std::vector<int64_t>(static_cast<size_t>(geometry.num_layers), equal);
+  }
+  return ShareBytes(options.profile, geometry.num_layers, Coordinates(base), MostSlotBytes(base),
+                    geometry.num_layers * equal);
+}
+
+LayerPlan PlanWithSlots(const PlanOptions& options, const LayerPlan& base, int64_t slot_bytes) {
+  LayerPlan plan = base;
+  if (plan.layout == Layout::kDense) return plan;
+  if (!plan.budget_infeasible) plan.budget_bytes = plan.base_bytes + slot_bytes;
   RegionBuilder region(plan);
   AddBase(plan, region);
-  plan.base_bytes = plan.bytes;
-  plan.budget_infeasible = plan.base_bytes > plan.budget_bytes;
-  const int64_t bytes_left = std::max<int64_t>(plan.budget_bytes - plan.base_bytes, 0);
   if (plan.layout == Layout::kCompact) {
-    BuyCompactSlots(bytes_left, plan, region);
+    BuyCompactSlots(options, slot_bytes, plan, region);
   } else {
-    BuyPaperSlots(bytes_left, plan, region);
+    BuyPaperSlots(slot_bytes, plan, region);
   }
+  return plan;
 }
 
 std::string OutOfRange(const char* name, int64_t value, int64_t low, int64_t high) {
@@ -247,7 +336,7 @@ std::string CheckPlan(const Geometry& geometry, const PlanOptions& options, int6
       options.layout != Layout::kPaper) {
     return "unknown layout " + std::to_string(static_cast<int>(options.layout));
   }
-  const int64_t max_window = kMaxCompactAnchors - kExtraAnchors;
+  const int64_t max_window = kMaxCompactAnchors - kPassThroughExtra;
   for (const std::string& problem : {
            OutOfRange("layers", geometry.num_layers, 1, kMaxLayers),
            OutOfRange("KV heads", geometry.num_kv_heads, 1, kMaxKvHeads),
@@ -258,11 +347,18 @@ std::string CheckPlan(const Geometry& geometry, const PlanOptions& options, int6
            OutOfRange("scored share in ppm", options.rho_ppm, 0, kPpm),
            OutOfRange("pooling width", options.pool_width, 1, kMaxPoolWidth),
            OutOfRange("utilities' pooling width", options.utility_pool_width, 1, kMaxPoolWidth),
+           OutOfRange("share from which on there are fine slots, in ppm", options.fine_from_ppm, 0,
+                      kPpm),
+           OutOfRange("share of fine slots in ppm", options.fine_share_ppm, 0, kPpm),
            OutOfRange("floor in tokens", options.floor_tokens, 0, kMaxTokens),
            OutOfRange("prompt tokens", seq_len, 1, kMaxTokens),
            OutOfRange("new tokens", max_new, 0, kMaxTokens),
        }) {
     if (!problem.empty()) return problem;
+  }
+  if (const std::string problem = CheckProfile(options.profile, geometry.num_layers);
+      !problem.empty()) {
+    return "profile: " + problem;
   }
   if (geometry.head_dim % 8 != 0) {
     return "head dimension must be a multiple of 8, got " + std::to_string(geometry.head_dim);
@@ -280,33 +376,24 @@ std::string CheckPlan(const Geometry& geometry, const PlanOptions& options, int6
 
 LayerPlan PlanLayer(const Geometry& geometry, const PlanOptions& options, int64_t seq_len,
                     int64_t layer) {
-  LayerPlan plan;
-  plan.layout = options.layout;
-  plan.seq_len = seq_len;
-  plan.num_kv_heads = geometry.num_kv_heads;
-  plan.head_dim = geometry.head_dim;
-  plan.full_bytes = FullBytes(geometry, seq_len);
-  plan.share_ppm = kPpm;
-  if (options.layout == Layout::kDense) {
-    plan.budget_bytes = plan.full_bytes;
-    PlanDense(geometry, plan);
-    return plan;
-  }
-  plan.budget_bytes = BudgetBytes(geometry, options, seq_len);
-  if (PassesThrough(options, seq_len)) {
-    PlanDense(geometry, plan);
-  } else {
-    PlanCompressed(options, plan);
-  }
-  return plan;
+  const LayerPlan base = PlanBase(geometry, options, seq_len);
+  return PlanWithSlots(options, base,
+                       SlotBytes(geometry, options, base)[static_cast<size_t>(layer)]);
+}
+
+LayerPlan PlanLayerAtRate(const Geometry& geometry, const PlanOptions& options, int64_t seq_len,
+                          int64_t millibits) {
+  const LayerPlan base = PlanBase(geometry, options, seq_len);
+  return PlanWithSlots(options, base, BytesAtRate(Coordinates(base), millibits));
 }
 
 RequestPlan PlanRequest(const Geometry& geometry, const PlanOptions& options, int64_t seq_len,
                         int64_t max_new) {
   RequestPlan request;
   request.layers.reserve(static_cast<size_t>(geometry.num_layers));
-  for (int64_t layer = 0; layer < geometry.num_layers; ++layer) {
-    request.layers.push_back(PlanLayer(geometry, options, seq_len, layer));
+  const LayerPlan base = PlanBase(geometry, options, seq_len);
+  for (const int64_t slot_bytes : SlotBytes(geometry, options, base)) {
+    request.layers.push_back(PlanWithSlots(options, base, slot_bytes));
     request.prompt_bytes += request.layers.back().bytes;
     request.region_bytes += request.layers.back().region_bytes;
     request.full_bytes += request.layers.back().full_bytes;
@@ -324,10 +411,13 @@ uint64_t PlanFingerprint(const Geometry& geometry, const PlanOptions& options) {
        {geometry.num_layers, geometry.num_kv_heads, geometry.head_dim,
         static_cast<int64_t>(options.layout), options.theta_ppm, options.window_len,
         options.num_pins, options.rho_ppm, options.pool_width, options.utility_pool_width,
-        options.floor_tokens}) {
+        options.fine_from_ppm, options.fine_share_ppm, options.floor_tokens}) {
     digest.Add(static_cast<uint64_t>(field));
   }
   digest.Add(options.seed);
+  digest.Add(options.profile.millibits.size());
+  for (const int64_t rate : options.profile.millibits) digest.Add(static_cast<uint64_t>(rate));
+  for (const int64_t error : options.profile.nanonats) digest.Add(static_cast<uint64_t>(error));
   return digest.value();
 }
 

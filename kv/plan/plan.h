@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "kv/plan/profile.h"
+
 namespace anchorage::kv {
 
 enum class Layout : uint8_t {
@@ -18,7 +20,7 @@ enum class Layout : uint8_t {
 const char* LayoutName(Layout layout);
 
 // Bump when the meaning of a layout's bytes changes: peers compare it.
-inline constexpr uint32_t kLayoutVersion = 1;
+inline constexpr uint32_t kLayoutVersion = 2;
 inline constexpr int64_t kTensorAlignment = 64;  // bytes, of each tensor and of a region's size
 inline constexpr int64_t kGeneratedBlockTokens = 32;
 inline constexpr int64_t kPpm = 1'000'000;
@@ -38,9 +40,14 @@ struct PlanOptions {
   int64_t num_pins = 4;       // first positions that are always anchors; 0 in the paper layout
   int64_t rho_ppm = 700'000;  // share of the free anchors chosen by score
   int64_t pool_width = 7;     // kappa
-  int64_t utility_pool_width = 255;     // of the residuals' ranking; 1 in the paper layout
+  int64_t utility_pool_width = 255;  // of the residuals' ranking; 1 in the paper layout
+  // Fine slots: from which share of positions with a first code on, and what share of the bytes
+  // that are added there goes to second ones.
+  int64_t fine_from_ppm = 500'000;
+  int64_t fine_share_ppm = 300'000;
   int64_t floor_tokens = 128;           // the budget never falls below this many dense tokens
   uint64_t seed = 0x416e63686f7241ull;  // of the uniform anchors
+  Profile profile;                      // shares of the layers; the paper layout's are equal
 
   bool operator==(const PlanOptions&) const = default;
 };
@@ -53,11 +60,12 @@ int64_t ThetaPpmFromRatio(double ratio);
 // `LayerPlan::tensors`, each from a multiple of kTensorAlignment; bytes between them are zero.
 // H heads, D head_dim, S prompt tokens, k anchors, W window, P = S - W, w = ceil(P / 64), N slots:
 //   kDense    k [H,S,D] bf16 after RoPE, v [H,S,D] bf16
-//   kCompact  anchor_k, anchor_v [H,k,D] bf16; anchor_pos [H,k-W] u32; idx_k, idx_v [H,P] u8;
-//             idx_high_k, idx_high_v [H,w] u64 (only when k > 256); proj_k, proj_v [H,P] i8;
-//             proj_step_k, proj_step_v [H] f32; mask_k, mask_v [H,w] u64; prefix_k, prefix_v [H,w]
-//             u32; offset_k, offset_v [H+1] u32; codes_k [N_K,D/4] u8; scale_k [N_K] bf16;
-//             codes_v [N_V,D/4] u8; scale_v [N_V] bf16
+//   kCompact  anchor_k, anchor_v [H,k,D] bf16; anchor_pos [H,k-W] u32; idx_k, idx_v
+//             [H,ceil(P/8),bits of k-1] u8; proj_k, proj_v [H,ceil(P/2)] u8, two codes a byte;
+//             proj_level_k, proj_level_v [H,16] f32; mask_k, mask_v [H,w] u64; prefix_k, prefix_v
+//             [H,w] u32; offset_k, offset_v [H+1] u32; codes_k [N_K,D/4] u8; scale_k [N_K] bf16;
+//             codes_v [N_V,D/4] u8; scale_v [N_V] bf16; and where there are fine slots, the same
+//             from mask to scale for them: fine_mask_k, ..., fine_scale_v
 //   kPaper    anchor_k, anchor_v [H,k,D] bf16; anchor_pos [H,k-W] i64; idx_k, idx_v [H,P] u16;
 //             gamma_k, gamma_v [H,P] bf16; mask, prefix, offset as above; token_pos [P] i32;
 //             codes_k [N_K,D/4] u8; scale_k [N_K] f32; codes_v, scale_v; slot_pos_v [N_V] u8
@@ -70,23 +78,24 @@ struct TensorPlan {
 // One layer of one request.
 struct LayerPlan {
   Layout layout =
-      Layout::kDense;        // kDense also when a compressed plan passes short prompts through
-  int64_t seq_len = 0;       // S
-  int64_t num_kv_heads = 0;  // H
-  int64_t head_dim = 0;      // D
-  int64_t window_len = 0;    // W; 0 when dense
-  int64_t num_anchors = 0;   // k per KV head, window included; 0 when dense
-  int64_t num_pins = 0;      // of the selected anchors
-  int64_t num_scored = 0;    // then by score
-  int64_t num_uniform = 0;   // then uniform: pins + scored + uniform = k - W
-  int64_t key_slots = 0;     // N_K over all heads
-  int64_t value_slots = 0;   // N_V
-  int64_t budget_bytes = 0;  // what theta and the floor allow
+      Layout::kDense;          // kDense also when a compressed plan passes short prompts through
+  int64_t seq_len = 0;         // S
+  int64_t num_kv_heads = 0;    // H
+  int64_t head_dim = 0;        // D
+  int64_t window_len = 0;      // W; 0 when dense
+  int64_t num_anchors = 0;     // k per KV head, window included; 0 when dense
+  int64_t num_pins = 0;        // of the selected anchors
+  int64_t num_scored = 0;      // then by score
+  int64_t num_uniform = 0;     // then uniform: pins + scored + uniform = k - W
+  int64_t key_slots = 0;       // N_K over all heads
+  int64_t value_slots = 0;     // N_V
+  int64_t key_fine_slots = 0;  // second codes, of what the first ones leave
+  int64_t value_fine_slots = 0;
+  int64_t budget_bytes = 0;  // what theta, the floor and the layer's share allow
   int64_t base_bytes = 0;    // anchors, indices, projections, masks; eq. 13
   int64_t bytes = 0;         // base + slots: exact, without padding
   int64_t region_bytes = 0;  // with every tensor aligned: what an arena sets aside
   int64_t full_bytes = 0;    // M_full = 4 S H D
-  int64_t share_ppm = 0;     // this layer's budget in ppm of an equal share; 10^6 for every layer
   // The budget cannot be met: a lowered floor, a wide window or a tiny head_dim leaves too little
   // for the smallest base, which is what the layer then costs.
   bool budget_infeasible = false;
@@ -113,9 +122,15 @@ struct RequestPlan {
 std::string CheckPlan(const Geometry& geometry, const PlanOptions& options, int64_t seq_len,
                       int64_t max_new);
 
-// Precondition: CheckPlan says "". Layer bytes depend on (S, geometry, options) alone.
+// Precondition: CheckPlan says "". A layer's bytes depend on (layer, S, geometry, options) alone,
+// and their sum over the layers hardly on the profile: what a layer cannot spend is less than a
+// slot.
 LayerPlan PlanLayer(const Geometry& geometry, const PlanOptions& options, int64_t seq_len,
                     int64_t layer);
+// A layer whose residuals get `millibits` a coordinate (plan/profile.h), whatever theta and the
+// profile say: what a calibration measures.
+LayerPlan PlanLayerAtRate(const Geometry& geometry, const PlanOptions& options, int64_t seq_len,
+                          int64_t millibits);
 RequestPlan PlanRequest(const Geometry& geometry, const PlanOptions& options, int64_t seq_len,
                         int64_t max_new);
 

@@ -47,18 +47,38 @@ TEST(MapLayerTest, PointsIntoTheRegion) {
   EXPECT_EQ(cache->compact.num_kv_heads, 2);
   EXPECT_EQ(cache->compact.head_dim, 64);
   EXPECT_EQ(cache->compact.seq_len, 700);
-  EXPECT_EQ(cache->compact.num_anchors, 64);
+  EXPECT_EQ(cache->compact.num_anchors, 48);
   EXPECT_EQ(cache->compact.window_len, 32);
-  EXPECT_EQ(cache->compact.key.idx_high, nullptr);
+  EXPECT_EQ(cache->compact.key.fine.mask, nullptr);
   const auto at = [&](const char* name) {
     return static_cast<const void*>(region.data() + compressed.plan.Find(name)->offset);
   };
   EXPECT_EQ(cache->compact.anchor_pos, at("anchor_pos"));
   EXPECT_EQ(cache->compact.key.anchor, at("anchor_k"));
   EXPECT_EQ(cache->compact.value.anchor, at("anchor_v"));
-  EXPECT_EQ(cache->compact.key.proj_step, at("proj_step_k"));
-  EXPECT_EQ(cache->compact.value.codes, at("codes_v"));
-  EXPECT_EQ(cache->compact.value.scale, at("scale_v"));
+  EXPECT_EQ(cache->compact.key.idx, at("idx_k"));
+  EXPECT_EQ(cache->compact.value.proj, at("proj_v"));
+  EXPECT_EQ(cache->compact.key.proj_level, at("proj_level_k"));
+  EXPECT_EQ(cache->compact.key.coarse.prefix, at("prefix_k"));
+  EXPECT_EQ(cache->compact.value.coarse.codes, at("codes_v"));
+  EXPECT_EQ(cache->compact.value.coarse.scale, at("scale_v"));
+}
+
+TEST(MapLayerTest, MapsFineSlots) {
+  const MadeUpLayer layer({700, 2, 4, 64});
+  const auto compressed = layer.Compress(Options(Layout::kCompact, 300'000));
+  ASSERT_TRUE(compressed.ok());
+  const auto region = compressed->region.span();
+  const auto cache = MapLayer(compressed->plan, region);
+  ASSERT_TRUE(cache.ok()) << cache.status();
+  const auto at = [&](const char* name) {
+    return static_cast<const void*>(region.data() + compressed->plan.Find(name)->offset);
+  };
+  EXPECT_EQ(cache->compact.key.fine.mask, at("fine_mask_k"));
+  EXPECT_EQ(cache->compact.value.fine.prefix, at("fine_prefix_v"));
+  EXPECT_EQ(cache->compact.key.fine.offset, at("fine_offset_k"));
+  EXPECT_EQ(cache->compact.value.fine.codes, at("fine_codes_v"));
+  EXPECT_EQ(cache->compact.key.fine.scale, at("fine_scale_k"));
 }
 
 TEST(MapLayerTest, MapsDenseLayers) {
@@ -119,11 +139,12 @@ TEST_F(VerifyLayerTest, FindsEveryKindOfDamageInACompactLayer) {
   EXPECT_THAT(Damage(layer, "anchor_pos", 1, positions[0]), HasSubstr("anchor_pos"));
   EXPECT_THAT(Damage(layer, "anchor_pos", -1, static_cast<uint32_t>(prefix)),
               HasSubstr("anchor_pos"));
-  EXPECT_THAT(Damage(layer, "idx_k", 17, uint8_t{64}), HasSubstr("position 17 points at"));
+  // Six bits an index: byte 12 holds that of position 16 and the lowest bits of the next.
+  EXPECT_THAT(Damage(layer, "idx_k", 12, uint8_t{63}), HasSubstr("position 16 points at"));
   EXPECT_THAT(Damage(layer, "idx_v", -1, uint8_t{255}), HasSubstr("idx_v"));
   EXPECT_THAT(Damage(layer, "idx_k", 0, uint8_t{1}), HasSubstr("does not point at itself"));
+  EXPECT_THAT(Damage(layer, "proj_level_k", 17, nan_), HasSubstr("proj_level_k"));
   for (const float bad : {nan_, -1.0f}) {
-    EXPECT_THAT(Damage(layer, "proj_step_k", 1, bad), HasSubstr("proj_step_k"));
     EXPECT_THAT(Damage(layer, "scale_v", 0, kernels::ToBf16(bad)), HasSubstr("scale_v"));
   }
   EXPECT_THAT(Damage(layer, "mask_k", 10, uint64_t{1} << 28), HasSubstr("behind position 667"));
@@ -145,24 +166,57 @@ TEST_F(VerifyLayerTest, FindsAnAnchorWithASlot) {
               HasSubstr("slot for the anchor at position 0"));
 }
 
-TEST_F(VerifyLayerTest, ChecksTheNinthBitOfIndices) {
+TEST_F(VerifyLayerTest, FindsEveryKindOfDamageInFineSlots) {
+  const MadeUpLayer made({700, 2, 4, 64});
+  auto compressed = made.Compress(Options(Layout::kCompact, 150'000));
+  ASSERT_TRUE(compressed.ok());
+  CompressedLayer& layer = *compressed;
+  ASSERT_GT(layer.plan.key_fine_slots, 0);
+  ASSERT_LT(layer.plan.key_slots, 2 * (700 - 48)) << "some positions have no first code";
+  for (const float bad : {nan_, -1.0f}) {
+    EXPECT_THAT(Damage(layer, "fine_scale_v", 0, kernels::ToBf16(bad)), HasSubstr("fine_scale_v"));
+  }
+  EXPECT_THAT(Damage(layer, "fine_mask_k", 10, uint64_t{1} << 28), HasSubstr("fine_mask_k"));
+  EXPECT_THAT(Damage(layer, "fine_mask_v", 0, ~uint64_t{0}), HasSubstr("fine_prefix_v"));
+  EXPECT_THAT(Damage(layer, "fine_prefix_k", 3, uint32_t{0xffffffff}), HasSubstr("fine_prefix_k"));
+  EXPECT_THAT(Damage(layer, "fine_offset_k", 0, uint32_t{1}), HasSubstr("fine_offset_k"));
+  EXPECT_THAT(Damage(layer, "fine_offset_v", 2, uint32_t{0}), HasSubstr("where the plan has"));
+  // A fine slot moved to where there is no first code: all counts stay right.
+  const std::span<std::byte> region = layer.region.span();
+  const MutableSlotIndex fine = MapSlots(layer.plan, region, Side::kKey, Stage::kFine);
+  const MutableSlotIndex coarse = MapSlots(layer.plan, region, Side::kKey);
+  for (size_t word = 0; word < fine.mask.size(); ++word) {
+    // Not in the last, half empty word of a head.
+    if (word % 11 == 10 || fine.mask[word] == 0 || ~coarse.mask[word] == 0) continue;
+    const uint64_t before = fine.mask[word];
+    const uint64_t without = ~coarse.mask[word];
+    fine.mask[word] = (before & (before - 1)) | (without & -without);
+    EXPECT_THAT(std::string(VerifyLayer(layer.plan, region).message()),
+                HasSubstr("where the mask has none"));
+    fine.mask[word] = before;
+    return;
+  }
+  FAIL() << "no word to damage";
+}
+
+TEST_F(VerifyLayerTest, ChecksIndicesOfNineBits) {
   // A region of 300 anchors made by hand: zeros everywhere but where the checks look.
   const Geometry geometry = {1, 1, 8};
   const PlanOptions options = Options(Layout::kCompact, 200'000);
   CompressedLayer layer;
   layer.plan = PlanLayer(geometry, options, 300 * 128, 0);
   ASSERT_EQ(layer.plan.num_anchors, 300);
+  ASSERT_EQ(layer.plan.key_fine_slots, 0);
   layer.region = AlignedBuffer(static_cast<size_t>(layer.plan.region_bytes));
   const auto region = layer.region.span();
   const auto positions = TensorSpan<uint32_t>(layer.plan, region, "anchor_pos");
   for (uint32_t a = 0; a < positions.size(); ++a) {
     positions[a] = 2 * a;
     for (const char* name : {"idx_k", "idx_v"}) {
-      TensorSpan<uint8_t>(layer.plan, region, name)[2 * a] = static_cast<uint8_t>(a);
-    }
-    for (const char* name : {"idx_high_k", "idx_high_v"}) {
-      if (a >= 256) {
-        TensorSpan<uint64_t>(layer.plan, region, name)[2 * a / 64] |= uint64_t{1} << (2 * a % 64);
+      const auto idx = TensorSpan<uint8_t>(layer.plan, region, name);
+      for (uint32_t bit = 0; bit < 9; ++bit) {
+        idx[(2 * a * 9 + bit) / 8] |=
+            static_cast<uint8_t>((a >> bit & 1) << ((2 * a * 9 + bit) % 8));
       }
     }
   }
@@ -181,9 +235,10 @@ TEST_F(VerifyLayerTest, ChecksTheNinthBitOfIndices) {
     slots.offset[1] = count;
   }
   ASSERT_EQ(VerifyLayer(layer.plan, region), absl::OkStatus());
-  EXPECT_THAT(Damage(layer, "idx_high_k", 0, uint64_t{1}), HasSubstr("itself"));
-  EXPECT_THAT(Damage(layer, "idx_v", 2 * 260, uint8_t{44}), HasSubstr("points at anchor 300"));
-  EXPECT_THAT(Damage(layer, "idx_high_v", -1, ~uint64_t{0}), HasSubstr("idx_high_v"));
+  // The ninth bit of position 0 is the lowest of byte 1, that of position 7 the highest of byte 8.
+  EXPECT_THAT(Damage(layer, "idx_k", 1, uint8_t{1}), HasSubstr("itself"));
+  EXPECT_THAT(Damage(layer, "idx_v", 8, uint8_t{0xff}),
+              HasSubstr("position 7 points at anchor 510"));
 }
 
 TEST_F(VerifyLayerTest, FindsEveryKindOfDamageInAPaperLayer) {

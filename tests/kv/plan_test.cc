@@ -41,6 +41,7 @@ struct Golden {
   int64_t theta_ppm;
   int64_t base_bytes;
   int64_t slots;  // of both sides
+  int64_t fine_slots = 0;
 };
 
 class PlanGoldenTest : public testing::TestWithParam<Golden> {};
@@ -51,18 +52,20 @@ TEST_P(PlanGoldenTest, BaseAndSlotsAreExact) {
       Plan(golden.geometry, Options(golden.layout, golden.theta_ppm), golden.seq_len);
   EXPECT_EQ(plan.base_bytes, golden.base_bytes);
   EXPECT_EQ(plan.key_slots + plan.value_slots, golden.slots);
+  EXPECT_EQ(plan.key_fine_slots + plan.value_fine_slots, golden.fine_slots);
   EXPECT_FALSE(plan.budget_infeasible);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Compact, PlanGoldenTest,
-    testing::Values(Golden{kSmolLm2, Layout::kCompact, 4096, 50'000, 102'968, 3'017},
-                    Golden{kSmolLm2, Layout::kCompact, 8192, 50'000, 156'728, 8'769},
-                    Golden{kLlama8b, Layout::kCompact, 32'768, 50'000, 2'201'736, 132'622},
-                    Golden{kLlama8b, Layout::kCompact, 65'536, 50'000, 4'536'456, 261'332},
-                    Golden{kLlama8b, Layout::kCompact, 131'072, 50'000, 6'961'288, 584'772},
-                    Golden{kSmolLm2, Layout::kCompact, 8192, 100'000, 156'728, 26'245},
-                    Golden{kLlama8b, Layout::kCompact, 32'768, 100'000, 2'201'736, 330'001}));
+    testing::Values(Golden{kSmolLm2, Layout::kCompact, 4096, 50'000, 72'560, 4'707},
+                    Golden{kSmolLm2, Layout::kCompact, 8192, 50'000, 120'368, 10'789},
+                    Golden{kLlama8b, Layout::kCompact, 32'768, 50'000, 1'940'808, 140'296},
+                    Golden{kLlama8b, Layout::kCompact, 65'536, 50'000, 4'013'320, 276'719},
+                    Golden{kLlama8b, Layout::kCompact, 131'072, 50'000, 5'913'864, 615'578},
+                    Golden{kSmolLm2, Layout::kCompact, 8192, 100'000, 120'368, 27'101, 650},
+                    Golden{kLlama8b, Layout::kCompact, 32'768, 100'000, 1'940'808, 314'402, 20'380},
+                    Golden{kSmolLm2, Layout::kCompact, 4096, 200'000, 72'560, 24'288, 6'375}));
 
 INSTANTIATE_TEST_SUITE_P(
     Paper, PlanGoldenTest,
@@ -107,10 +110,47 @@ TEST(PlanTest, PaperHasNoCapOf512Anchors) {
   EXPECT_EQ(Plan(kLlama8b, Options(Layout::kCompact), 131'072).num_anchors, 512);
 }
 
-TEST(PlanTest, HighBitPlaneExistsAbove256Anchors) {
+TEST(PlanTest, IndicesTakeJustEnoughBits) {
   const PlanOptions options = Options(Layout::kCompact);
-  EXPECT_EQ(Plan(kLlama8b, options, 256 * 128 + 127).Find("idx_high_k"), nullptr);
-  EXPECT_NE(Plan(kLlama8b, options, 257 * 128).Find("idx_high_k"), nullptr);
+  const auto bits = [&](int64_t anchors) {
+    const LayerPlan plan = Plan({1, 1, 64}, options, anchors * 128);
+    EXPECT_EQ(plan.num_anchors, anchors);
+    return plan.Find("idx_k")->bytes / ((plan.prefix_len() + 7) / 8);
+  };
+  EXPECT_EQ(bits(48), 6);
+  EXPECT_EQ(bits(64), 6);
+  EXPECT_EQ(bits(65), 7);
+  EXPECT_EQ(bits(256), 8);
+  EXPECT_EQ(bits(257), 9);
+  EXPECT_EQ(bits(512), 9);
+}
+
+TEST(PlanTest, NoByteLiesIdleAtFiveTimes) {
+  for (const int64_t seq_len : {4096, 8000}) {
+    const LayerPlan plan = Plan(kSmolLm2, Options(Layout::kCompact, 200'000), seq_len);
+    EXPECT_GT(plan.key_fine_slots, 0);
+    EXPECT_GT(plan.bytes + 2 * (64 / 4 + 2), plan.budget_bytes) << seq_len;
+  }
+}
+
+TEST(PlanTest, FineSlotsBeginWhereTheOptionsSay) {
+  // Half of the first codes take 12,144 x 18 bytes of 1,560,576 coordinates: 1,120 millibits.
+  PlanOptions options = Options(Layout::kCompact);
+  const auto fine_at = [&](int64_t millibits) {
+    const LayerPlan plan = PlanLayerAtRate(kSmolLm2, options, 4096, millibits);
+    EXPECT_LE(plan.key_fine_slots, plan.key_slots);
+    EXPECT_LE(plan.value_fine_slots, plan.value_slots);
+    return plan.key_fine_slots + plan.value_fine_slots;
+  };
+  EXPECT_EQ(fine_at(1000), 0);
+  EXPECT_GT(fine_at(1500), 0);
+  EXPECT_EQ(fine_at(5000), 2 * 3 * (4096 - 48));
+  options.fine_share_ppm = 0;
+  EXPECT_EQ(fine_at(1500), 0);
+  options.fine_from_ppm = 0;
+  options.fine_share_ppm = 1'000'000;
+  const LayerPlan most = PlanLayerAtRate(kSmolLm2, options, 4096, 1000);
+  EXPECT_NEAR(most.key_fine_slots, most.key_slots, 1);
 }
 
 // ---- Every length ----
@@ -141,6 +181,8 @@ TEST_P(PlanLengthTest, FrugalMonotoneAndConsistentFrom1To3000Tokens) {
     const int64_t cap = plan.num_kv_heads * (seq_len - plan.num_anchors);
     ASSERT_LE(plan.key_slots, cap) << seq_len;
     ASSERT_LE(plan.value_slots, cap) << seq_len;
+    ASSERT_LE(plan.key_fine_slots, plan.key_slots) << seq_len;
+    ASSERT_LE(plan.value_fine_slots, plan.value_slots) << seq_len;
     ASSERT_EQ(plan.num_pins + plan.num_scored + plan.num_uniform,
               plan.num_anchors - plan.window_len);
     ASSERT_LE(plan.num_anchors - plan.window_len, plan.prefix_len());
@@ -222,11 +264,11 @@ TEST(PlanTest, LoweredFloorGivesUpAnchorsBeforeItGivesUpTheBudget) {
   PlanOptions options = Options(Layout::kCompact);
   options.floor_tokens = 0;
   const LayerPlan roomy = Plan(kLlama8b, options, 4096);
-  EXPECT_EQ(roomy.num_anchors, 64);
+  EXPECT_EQ(roomy.num_anchors, 48);
   EXPECT_FALSE(roomy.budget_infeasible);
 
-  const LayerPlan tight = Plan(kLlama8b, options, 1200);
-  EXPECT_LT(tight.num_anchors, 64);
+  const LayerPlan tight = Plan(kLlama8b, options, 1000);
+  EXPECT_LT(tight.num_anchors, 48);
   EXPECT_GE(tight.num_anchors, 40);
   EXPECT_FALSE(tight.budget_infeasible);
   EXPECT_LE(tight.bytes, tight.budget_bytes);
@@ -242,7 +284,7 @@ TEST(PlanTest, LoweredFloorGivesUpAnchorsBeforeItGivesUpTheBudget) {
 TEST(PlanTest, LoweredFloorKeepsTheMostAnchorsThatFit) {
   PlanOptions options = Options(Layout::kCompact);
   options.floor_tokens = 0;
-  const LayerPlan plan = Plan(kLlama8b, options, 1200);
+  const LayerPlan plan = Plan(kLlama8b, options, 1000);
   const int64_t bytes_per_anchor = 4 * 8 * 128 + 4 * 8;
   EXPECT_GT(plan.base_bytes + bytes_per_anchor, plan.budget_bytes);
 }
@@ -267,7 +309,7 @@ TEST(PlanTest, RequestAddsLayersAndGeneratedBlocks) {
   EXPECT_EQ(request.generated_blocks, 4);
   EXPECT_EQ(request.generated_block_bytes, 30 * 4 * 32 * 3 * 64);
   EXPECT_EQ(request.bytes, request.region_bytes + 4 * request.generated_block_bytes);
-  for (const LayerPlan& each : request.layers) EXPECT_EQ(each.share_ppm, 1'000'000);
+  for (const LayerPlan& each : request.layers) EXPECT_EQ(each.budget_bytes, layer.budget_bytes);
 }
 
 TEST(PlanTest, NoNewTokensNeedNoBlocks) {
@@ -339,6 +381,15 @@ TEST(CheckPlanTest, NamesWhatIsWrong) {
   options.utility_pool_width = 257;
   complains(kLlama8b, options, 1000, 0, "utilities' pooling width");
   options = good;
+  options.fine_from_ppm = -1;
+  complains(kLlama8b, options, 1000, 0, "fine slots");
+  options = good;
+  options.fine_share_ppm = 1'000'001;
+  complains(kLlama8b, options, 1000, 0, "fine slots");
+  options = good;
+  options.profile = {{0, 1000}, std::vector<int64_t>(60, 5)};
+  complains(kLlama8b, options, 1000, 0, "the profile has 30 layers, the model 32");
+  options = good;
   options.floor_tokens = -1;
   complains(kLlama8b, options, 1000, 0, "floor");
   options = good;
@@ -374,13 +425,20 @@ TEST(PlanFingerprintTest, EveryFieldCounts) {
   for (int64_t PlanOptions::*field :
        {&PlanOptions::theta_ppm, &PlanOptions::window_len, &PlanOptions::num_pins,
         &PlanOptions::rho_ppm, &PlanOptions::pool_width, &PlanOptions::utility_pool_width,
-        &PlanOptions::floor_tokens}) {
+        &PlanOptions::fine_from_ppm, &PlanOptions::fine_share_ppm, &PlanOptions::floor_tokens}) {
     options = base;
     options.*field += 2;
     differs(kLlama8b, options);
   }
   options = base;
   options.seed += 1;
+  differs(kLlama8b, options);
+  options = base;
+  options.profile = {{0, 1000}, std::vector<int64_t>(64, 5)};
+  differs(kLlama8b, options);
+  options.profile.nanonats[63] = 4;
+  differs(kLlama8b, options);
+  options.profile.millibits[1] = 1001;
   differs(kLlama8b, options);
   EXPECT_EQ(PlanFingerprint(kLlama8b, base), PlanFingerprint(kLlama8b, base));
 }

@@ -1,0 +1,186 @@
+#include "eval/profile/calibrate.h"
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "common/status.h"
+#include "common/status_macros.h"
+#include "decode_node/core/batch_step.h"
+#include "eval/profile/layer_errors.h"
+#include "eval/report/progress.h"
+#include "nlohmann/json.hpp"
+
+namespace anchorage::eval {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// From no residual to two codes for every position, closer where the curves are steep.
+std::vector<int64_t> Rates() { return {0, 125, 250, 500, 1000, 1750, 2500, 4750}; }
+
+// What was measured so far, one JSON object a line. A last line that was cut short does not count.
+class Journal {
+ public:
+  // `settings`: what must agree for a measurement to count.
+  Journal(std::string path, std::string settings)
+      : path_(std::move(path)), settings_(std::move(settings)) {
+    std::ifstream file(path_);
+    for (std::string line; std::getline(file, line);) Read(line);
+  }
+
+  std::optional<std::vector<double>> Find(const std::string& text, int64_t layer) const {
+    const auto found = errors_.find({text, layer});
+    if (found == errors_.end()) return std::nullopt;
+    return found->second;
+  }
+
+  absl::Status Add(const std::string& text, int64_t layer, const std::vector<double>& errors) {
+    errors_[{text, layer}] = errors;
+    if (path_.empty()) return absl::OkStatus();
+    std::ofstream file(path_, std::ios::app);
+    const Json line = {{"settings", settings_}, {"text", text}, {"layer", layer}, {"nats", errors}};
+    // A newline first: it ends a line that was cut short.
+    file << "\n" << line.dump() << "\n";
+    if (!file.flush()) return NotFound("cannot write %s", path_);
+    return absl::OkStatus();
+  }
+
+ private:
+  void Read(const std::string& line) {
+    const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object() || json.value("settings", "") != settings_) return;
+    if (!json.contains("nats") || !json["nats"].is_array()) return;
+    std::vector<double> errors;
+    for (const Json& error : json["nats"]) {
+      if (!error.is_number()) return;
+      errors.push_back(error.get<double>());
+    }
+    if (errors.size() != Rates().size()) return;
+    errors_[{json.value("text", ""), json.value("layer", int64_t{-1})}] = errors;
+  }
+
+  std::string path_;
+  std::string settings_;
+  std::map<std::pair<std::string, int64_t>, std::vector<double>> errors_;
+};
+
+// [layers][rates] of one text.
+using Errors = std::vector<std::vector<double>>;
+
+class Calibration {
+ public:
+  Calibration(const model::Model& model, const text::Tokenizer& tokenizer,
+              const CalibrationOptions& options, kernels::Stream& stream)
+      : model_(model),
+        tokenizer_(tokenizer),
+        options_(options),
+        stream_(stream),
+        journal_(options.journal, Settings()),
+        progress_("profile",
+                  static_cast<int64_t>(options.texts.size()) * model.config().num_layers) {}
+
+  absl::StatusOr<std::vector<Errors>> Run() {
+    ASSIGN_OR_RETURN(step_, decode::BatchStep::Create(model_, {}, stream_));
+    std::vector<Errors> all;
+    for (const CalibrationText& text : options_.texts) {
+      ASSIGN_OR_RETURN(all.emplace_back(), MeasureText(text));
+    }
+    return all;
+  }
+
+ private:
+  std::string Settings() const {
+    kv::PlanOptions plan = options_.plan;
+    plan.profile = kv::Profile();
+    plan.theta_ppm = kv::PlanOptions().theta_ppm;
+    return absl::StrFormat("model %016x, plan %016x, %d tokens and %d", model_.fingerprint(),
+                           kv::PlanFingerprint(model_.geometry(), plan), options_.tokens,
+                           options_.forced);
+  }
+
+  absl::StatusOr<Errors> MeasureText(const CalibrationText& text) {
+    Errors errors;
+    std::unique_ptr<LayerErrors> measured;
+    for (int64_t layer = 0; layer < model_.config().num_layers; ++layer) {
+      std::optional<std::vector<double>> known = journal_.Find(text.name, layer);
+      if (!known.has_value()) {
+        if (measured == nullptr) {
+          ASSIGN_OR_RETURN(measured, Prepare(text));
+        }
+        ASSIGN_OR_RETURN(known, measured->Measure(layer));
+        RETURN_IF_ERROR(journal_.Add(text.name, layer, *known));
+      }
+      errors.push_back(*std::move(known));
+      progress_.Advance(1, absl::StrFormat("%s, layer %d", text.name, layer));
+    }
+    return errors;
+  }
+
+  absl::StatusOr<std::unique_ptr<LayerErrors>> Prepare(const CalibrationText& text) {
+    std::vector<int32_t> ids = tokenizer_.Encode(text.content);
+    const auto needed = static_cast<size_t>(options_.tokens + options_.forced + 1);
+    if (ids.size() < needed) {
+      return Invalid("the text '%s' has %d tokens, fewer than %d", text.name, ids.size(), needed);
+    }
+    ids.resize(needed);
+    return LayerErrors::Create(model_, options_.plan, Rates(), ids, options_.tokens, *step_,
+                               stream_);
+  }
+
+  const model::Model& model_;
+  const text::Tokenizer& tokenizer_;
+  const CalibrationOptions& options_;
+  kernels::Stream& stream_;
+  Journal journal_;
+  Progress progress_;
+  std::unique_ptr<decode::BatchStep> step_;
+};
+
+// What compressing without residuals costs, summed over the layers.
+double Worst(const Errors& errors) {
+  double sum = 0;
+  for (const std::vector<double>& layer : errors) sum += layer.front();
+  return sum;
+}
+
+kv::Profile Combine(const std::vector<Errors>& texts, int64_t num_layers) {
+  kv::Profile profile;
+  profile.millibits = Rates();
+  const auto num_texts = static_cast<double>(texts.size());
+  double mean_worst = 0;
+  for (const Errors& errors : texts) mean_worst += Worst(errors) / num_texts;
+  for (size_t layer = 0; layer < static_cast<size_t>(num_layers); ++layer) {
+    for (size_t rate = 0; rate < profile.millibits.size(); ++rate) {
+      double nats = 0;
+      for (const Errors& errors : texts) {
+        const double worst = Worst(errors);
+        if (worst > 0) nats += errors[layer][rate] * mean_worst / worst / num_texts;
+      }
+      profile.nanonats.push_back(std::llround(std::fmax(nats, 0) * 1e9));
+    }
+  }
+  return profile;
+}
+
+}  // namespace
+
+absl::StatusOr<kv::Profile> Calibrate(const model::Model& model, const text::Tokenizer& tokenizer,
+                                      const CalibrationOptions& options, kernels::Stream& stream) {
+  if (options.texts.empty()) return Invalid("a calibration needs at least one text");
+  if (options.tokens < 1 || options.forced < 1 ||
+      options.tokens + options.forced > model.config().context_length) {
+    return Invalid("%d tokens and %d after them, the model's context is %d", options.tokens,
+                   options.forced, model.config().context_length);
+  }
+  Calibration calibration(model, tokenizer, options, stream);
+  ASSIGN_OR_RETURN(const std::vector<Errors> errors, calibration.Run());
+  return Combine(errors, model.config().num_layers);
+}
+
+}  // namespace anchorage::eval
