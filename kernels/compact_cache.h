@@ -7,7 +7,7 @@
 // with gamma from CompactGamma and the second term only where the mask has a bit. A position listed
 // in anchor_pos has gamma 1 and points at itself, whatever its projection code says; it has no mask
 // bit. Where the fine mask has a bit too, a second code of the same kind, with a scale of its own,
-// stands for what the first one leaves: four bits a coordinate. Whoever fills a region has checked
+// is added: four bits a coordinate. Whoever fills a region has checked
 // idx < k, the order of anchor_pos and the slot numbers: kernels follow them unchecked.
 #pragma once
 

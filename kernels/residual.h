@@ -30,6 +30,19 @@ float ResidualSign(int i);
 //   z [dim] f32 rotated; codes [dim / 4] bytes
 float EncodeResidual(int dim, const float* z, CodePacking packing, bool scale_bf16, uint8_t* codes);
 
+// Two codes for one rotated residual, z_i = scale level(c_i) + fine_scale level(f_i): sixteen
+// levels a coordinate, chosen together. Scales start where they are best for a Gaussian and are
+// fitted by least squares in turn with the codes; the codes are final for the scales rounded to
+// bf16. Leaves about 0.010 of a Gaussian's energy where one code leaves 0.114. A zero vector has
+// scales 0.
+//   z [dim] f32 rotated; codes, fine_codes [dim / 4] bytes
+struct TwoScales {
+  float scale = 0;
+  float fine_scale = 0;
+};
+TwoScales EncodeResidualTwice(int dim, const float* z, CodePacking packing, uint8_t* codes,
+                              uint8_t* fine_codes);
+
 // z[i] = scale * level(code_i): rotated domain.
 void DecodeResidual(int dim, const uint8_t* codes, float scale, CodePacking packing, float* z);
 

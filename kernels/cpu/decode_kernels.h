@@ -47,7 +47,7 @@ struct CompactTile {
   uint16_t value_anchor[kDecodeTile];
   float key_gamma[kDecodeTile];
   float value_gamma[kDecodeTile];
-  // First codes, then the codes of what these leave.
+  // First codes, then second ones.
   ResidualRun key_residuals[kNumStages];
   ResidualRun value_residuals[kNumStages];
 };

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <vector>
 
 namespace anchorage::kernels::reference {
@@ -63,6 +64,18 @@ double BestScale(int dim, const double* z) {
     if (Distortion(dim, z, dot / norm) < Distortion(dim, z, best)) best = dot / norm;
   }
   return best;
+}
+
+double NearestOfTwo(double z, const TwoScales& scales) {
+  constexpr double kLevels[] = {-double{kOuterLevel}, -double{kInnerLevel}, double{kInnerLevel},
+                                double{kOuterLevel}};
+  double nearest = std::numeric_limits<double>::infinity();
+  for (const double coarse : kLevels) {
+    for (const double fine : kLevels) {
+      nearest = std::min(nearest, std::fabs(z - scales.scale * coarse - scales.fine_scale * fine));
+    }
+  }
+  return nearest;
 }
 
 double DecodeCoordinate(int dim, const uint8_t* codes, double scale, CodePacking packing, int i) {

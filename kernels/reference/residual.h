@@ -16,6 +16,9 @@ double Distortion(int dim, const double* z, double scale);
 // scale of that split, measured by Distortion itself.
 double BestScale(int dim, const double* z);
 
+// Distance from z to the nearest of the sixteen sums scale level(c) + fine_scale level(f).
+double NearestOfTwo(double z, const TwoScales& scales);
+
 // scale level(c) of coordinate i.
 double DecodeCoordinate(int dim, const uint8_t* codes, double scale, CodePacking packing, int i);
 

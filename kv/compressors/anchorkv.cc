@@ -5,7 +5,7 @@
 //      spread that over the neighbourhood (pool_utilities.h)
 //   4. give the planned slots to the most useful positions of all heads, and the fine ones to the
 //      most useful of those
-//   5. code the residuals of those positions (eq. 10), then what the codes leave
+//   5. code the residuals of those positions (eq. 10), with twice the bits in fine slots
 // Residuals are always taken against the rounded gamma and anchor, so that coding repairs the
 // rounding too. Nothing of size S x D or W x S is built beside the region. Every value depends on
 // the layer alone, so the bytes are the same for any number of threads.

@@ -9,12 +9,6 @@
 #include "kv/rotate_row.h"
 
 namespace anchorage::kv {
-namespace {
-
-constexpr int kMaxHeadDim = 512;
-
-}  // namespace
-
 CompactWriter::CompactWriter(const LayerPlan& plan, std::span<std::byte> region,
                              const kernels::RopeView& rope, kernels::CodePacking packing)
     : plan_(plan), rope_(rope), packing_(packing) {
@@ -99,21 +93,20 @@ void CompactWriter::LoadAssignments(Side side, int64_t head, int64_t first, std:
 bool CompactWriter::StoreResidual(Side side, int64_t slot, int64_t fine_slot, int64_t position,
                                   float* residual) {
   SideSpans& spans = sides_[static_cast<int>(side)];
-  if (side == Side::kKey) RotateRow(rope_, position, residual);
-  kernels::RotateResidual(static_cast<int>(plan_.head_dim), residual);
-  return StoreStage(spans.coarse, slot, residual) &&
-         (fine_slot < 0 || StoreStage(spans.fine, fine_slot, residual));
-}
-
-bool CompactWriter::StoreStage(StageSpans& spans, int64_t slot, float* rotated) {
   const int dim = static_cast<int>(plan_.head_dim);
-  uint8_t* codes = &spans.codes[slot * (dim / 4)];
-  const float scale = kernels::EncodeResidual(dim, rotated, packing_, true, codes);
-  spans.scale[slot] = kernels::ToBf16(scale);
-  std::array<float, kMaxHeadDim> coded;
-  kernels::DecodeResidual(dim, codes, scale, packing_, coded.data());
-  for (int d = 0; d < dim; ++d) rotated[d] -= coded[d];
-  return std::isfinite(scale);
+  if (side == Side::kKey) RotateRow(rope_, position, residual);
+  kernels::RotateResidual(dim, residual);
+  uint8_t* codes = &spans.coarse.codes[slot * (dim / 4)];
+  if (fine_slot < 0) {
+    const float scale = kernels::EncodeResidual(dim, residual, packing_, true, codes);
+    spans.coarse.scale[slot] = kernels::ToBf16(scale);
+    return std::isfinite(scale);
+  }
+  const kernels::TwoScales scales = kernels::EncodeResidualTwice(
+      dim, residual, packing_, codes, &spans.fine.codes[fine_slot * (dim / 4)]);
+  spans.coarse.scale[slot] = kernels::ToBf16(scales.scale);
+  spans.fine.scale[fine_slot] = kernels::ToBf16(scales.fine_scale);
+  return std::isfinite(scales.scale);
 }
 
 }  // namespace anchorage::kv

@@ -38,8 +38,6 @@ class CompactWriter : public LayoutWriter {
   };
 
   void StoreIndex(SideSpans& spans, int64_t head, int64_t position, uint16_t anchor);
-  // Codes a rotated residual and takes what the code stands for away from it.
-  bool StoreStage(StageSpans& spans, int64_t slot, float* rotated);
   std::span<const uint32_t> Positions(int64_t head) const;
 
   LayerPlan plan_;

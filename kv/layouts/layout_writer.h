@@ -33,8 +33,8 @@ class LayoutWriter {
   virtual void LoadAssignments(Side side, int64_t head, int64_t first, std::span<uint16_t> idx,
                                std::span<float> gamma) const = 0;
 
-  // Codes the residual of a position into its slot, and what that leaves into its fine slot (-1:
-  // none). False when a scale is not finite.
+  // Codes the residual of a position into its slot, and with twice the bits where it has a fine
+  // slot too (-1: none). False when a scale is not finite.
   //   residual [D] before RoPE; overwritten
   virtual bool StoreResidual(Side side, int64_t slot, int64_t fine_slot, int64_t position,
                              float* residual) = 0;

@@ -31,7 +31,7 @@ struct SlotIndexOf {
 using SlotIndex = SlotIndexOf<const uint64_t, const uint32_t>;
 using MutableSlotIndex = SlotIndexOf<uint64_t, uint32_t>;
 
-// First codes, or the codes of what these leave.
+// First codes, or the second ones that some positions have too.
 enum class Stage : uint8_t { kCoarse, kFine };
 
 inline int64_t NumSlots(const LayerPlan& plan, Side side, Stage stage) {

@@ -89,7 +89,7 @@ struct LayerPlan {
   int64_t num_uniform = 0;     // then uniform: pins + scored + uniform = k - W
   int64_t key_slots = 0;       // N_K over all heads
   int64_t value_slots = 0;     // N_V
-  int64_t key_fine_slots = 0;  // second codes, of what the first ones leave
+  int64_t key_fine_slots = 0;  // second codes
   int64_t value_fine_slots = 0;
   int64_t budget_bytes = 0;  // what theta, the floor and the layer's share allow
   int64_t base_bytes = 0;    // anchors, indices, projections, masks; eq. 13
@@ -122,9 +122,9 @@ struct RequestPlan {
 std::string CheckPlan(const Geometry& geometry, const PlanOptions& options, int64_t seq_len,
                       int64_t max_new);
 
-// Precondition: CheckPlan says "". A layer's bytes depend on (layer, S, geometry, options) alone,
-// and their sum over the layers hardly on the profile: what a layer cannot spend is less than a
-// slot.
+// Precondition: CheckPlan says "" and 0 <= layer < num_layers. A layer's bytes depend on (layer, S,
+// geometry, options) alone, and their sum over the layers hardly on the profile: what a layer
+// cannot spend is less than a slot.
 LayerPlan PlanLayer(const Geometry& geometry, const PlanOptions& options, int64_t seq_len,
                     int64_t layer);
 // A layer whose residuals get `millibits` a coordinate (plan/profile.h), whatever theta and the

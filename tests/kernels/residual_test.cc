@@ -191,5 +191,80 @@ TEST(DecodeResidualTest, PackingsHoldTheSameCodes) {
   }
 }
 
+// ---- Two codes ----
+
+// scale level(c_i) + fine_scale level(f_i).
+std::vector<float> DecodeTwice(int dim, const TwoScales& scales, CodePacking packing,
+                               const std::vector<uint8_t>& codes,
+                               const std::vector<uint8_t>& fine_codes) {
+  std::vector<float> coarse(dim);
+  std::vector<float> fine(dim);
+  DecodeResidual(dim, codes.data(), scales.scale, packing, coarse.data());
+  DecodeResidual(dim, fine_codes.data(), scales.fine_scale, packing, fine.data());
+  for (int i = 0; i < dim; ++i) coarse[i] += fine[i];
+  return coarse;
+}
+
+// Sums of a level times 2 and a level times 0.5 come back as they are. Outer levels of the first
+// kind are as rare as in a Gaussian (12 of 64), where the fit starts.
+TEST(TwoCodesTest, SumsOfTwoLevelsComeBackByHand) {
+  constexpr float kLevels[] = {-kOuterLevel, -kInnerLevel, kInnerLevel, kOuterLevel};
+  std::vector<float> z;
+  for (int i = 0; i < 64; ++i) {
+    const int coarse = i < 12 ? i % 2 * 3 : 1 + i % 2;
+    z.push_back(2.0f * kLevels[coarse] + 0.5f * kLevels[i / 2 % 4]);
+  }
+  for (const CodePacking packing : {CodePacking::kLinear, CodePacking::kPlanar}) {
+    std::vector<uint8_t> codes(16);
+    std::vector<uint8_t> fine_codes(16);
+    const TwoScales scales =
+        EncodeResidualTwice(64, z.data(), packing, codes.data(), fine_codes.data());
+    EXPECT_EQ(scales.scale, 2.0f);
+    EXPECT_EQ(scales.fine_scale, 0.5f);
+    const std::vector<float> back = DecodeTwice(64, scales, packing, codes, fine_codes);
+    for (int i = 0; i < 64; ++i) EXPECT_NEAR(back[i], z[i], 4 * kUnit) << i;
+  }
+}
+
+TEST(TwoCodesTest, LeavesAHundredthOfAGaussianAndPicksTheNearestLevels) {
+  for (const int dim : {8, 64, 72, 80, 128, 256}) {
+    double left = 0;
+    double energy = 0;
+    for (uint32_t seed = 0; seed < 200; ++seed) {
+      const std::vector<float> z = RandomFloats(dim, 100 + seed);
+      std::vector<uint8_t> codes(dim / 4);
+      std::vector<uint8_t> fine_codes(dim / 4);
+      const TwoScales scales =
+          EncodeResidualTwice(dim, z.data(), CodePacking::kPlanar, codes.data(), fine_codes.data());
+      const auto back = DecodeTwice(dim, scales, CodePacking::kPlanar, codes, fine_codes);
+      for (int i = 0; i < dim; ++i) {
+        const double error = std::fabs(double{z[i]} - back[i]);
+        left += error * error;
+        energy += double{z[i]} * z[i];
+        ASSERT_LE(error, reference::NearestOfTwo(z[i], scales) + 16 * kUnit) << dim << " " << i;
+      }
+    }
+    EXPECT_LT(left / energy, dim < 64 ? 0.013 : 0.0113) << dim;
+  }
+}
+
+TEST(TwoCodesTest, ZeroAndHugeVectors) {
+  std::vector<float> z(64, 0.0f);
+  std::vector<uint8_t> codes(16);
+  std::vector<uint8_t> fine_codes(16);
+  const auto encode = [&] {
+    return EncodeResidualTwice(64, z.data(), CodePacking::kPlanar, codes.data(), fine_codes.data());
+  };
+  EXPECT_EQ(encode().scale, 0.0f);
+  EXPECT_EQ(encode().fine_scale, 0.0f);
+  std::fill(z.begin(), z.end(), 3.0f);
+  for (const float value : DecodeTwice(64, encode(), CodePacking::kPlanar, codes, fine_codes)) {
+    EXPECT_NEAR(value, 3.0f, 0.1f);
+  }
+  std::fill(z.begin(), z.end(), 3e38f);
+  z[5] = -3e38f;
+  EXPECT_GT(encode().scale, 1e38f);
+}
+
 }  // namespace
 }  // namespace anchorage::kernels

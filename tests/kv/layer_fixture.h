@@ -72,7 +72,8 @@ class MadeUpLayer {
   }
 
   const LayerShape& shape() const { return shape_; }
-  Geometry geometry() const { return {1, shape_.num_kv_heads, shape_.head_dim}; }
+  // Of a model in which this is layer 3, the last one.
+  Geometry geometry() const { return {4, shape_.num_kv_heads, shape_.head_dim}; }
   kernels::RopeView rope() const {
     return {cos_.data(), sin_.data(), shape_.head_dim, rope_positions_};
   }
