@@ -110,8 +110,9 @@ float LeastSquaresScale(int dim, const float* z) {
 // Best for a unit Gaussian: 0.0118 of its energy is left.
 constexpr double kFirstScale = 1.34;
 constexpr double kFirstFineScale = 0.335;
-// Below this ratio of the scales the eight positive levels ascend in the order of their codes.
-constexpr double kLargestRatio = kInnerLevel / kOuterLevel * 0.999;
+// Below this ratio of the scales the eight positive levels ascend in the order of their codes, also
+// once the scales are rounded.
+constexpr double kLargestRatio = kInnerLevel / kOuterLevel * 0.99;
 constexpr int kFitRounds = 2;
 
 // The codes of one vector, one a byte.
