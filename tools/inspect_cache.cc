@@ -1,5 +1,6 @@
 #include "tools/inspect_cache.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <string_view>
@@ -8,6 +9,7 @@
 #include "common/bytes.h"
 #include "common/status.h"
 #include "common/status_macros.h"
+#include "kernels/compact_cache.h"
 #include "kernels/types.h"
 #include "kv/layouts/reconstruct.h"
 #include "kv/plan_flags.h"
@@ -28,16 +30,28 @@ struct ArrayType {
   std::vector<int64_t> shape;
 };
 
-// "idx_high_k" -> "idx_high": what the tensors of K and of V have in common.
+constexpr std::string_view kFine = "fine_";
+
+// "idx_k" -> "idx", "fine_mask_v" -> "mask": what the tensors of K and V and of both stages have in
+// common.
 std::string_view BaseName(std::string_view name) {
   if (name.ends_with("_k") || name.ends_with("_v")) name.remove_suffix(2);
+  if (name.starts_with(kFine)) name.remove_prefix(kFine.size());
   return name;
+}
+
+int64_t SlotsOf(const kv::LayerPlan& plan, std::string_view name) {
+  const bool key = name.ends_with("_k");
+  if (name.starts_with(kFine)) return key ? plan.key_fine_slots : plan.value_fine_slots;
+  return key ? plan.key_slots : plan.value_slots;
 }
 
 ArrayType TypeOf(const kv::LayerPlan& plan, std::string_view name) {
   const int64_t heads = plan.num_kv_heads;
   const int64_t selected = plan.num_anchors - plan.window_len;
-  const int64_t slots = name.ends_with("_k") ? plan.key_slots : plan.value_slots;
+  const int64_t slots = SlotsOf(plan, name);
+  const int64_t index_groups =
+      (plan.prefix_len() + kernels::kIndexGroup - 1) / kernels::kIndexGroup;
   const bool paper = plan.layout == kv::Layout::kPaper;
   const std::vector<int64_t> per_position = {heads, plan.prefix_len()};
   const std::vector<int64_t> per_word = {heads, plan.num_words()};
@@ -46,10 +60,11 @@ ArrayType TypeOf(const kv::LayerPlan& plan, std::string_view name) {
       {"v", {kBf16, {heads, plan.seq_len, plan.head_dim}}},
       {"anchor", {kBf16, {heads, plan.num_anchors, plan.head_dim}}},
       {"anchor_pos", {paper ? "<i8" : "<u4", {heads, selected}}},
-      {"idx", {paper ? "<u2" : "|u1", per_position}},
-      {"idx_high", {"<u8", per_word}},
-      {"proj", {"|i1", per_position}},
-      {"proj_step", {"<f4", {heads}}},
+      {"idx", paper
+                  ? ArrayType{"<u2", per_position}
+                  : ArrayType{"|u1", {heads, index_groups, kernels::IndexBits(plan.num_anchors)}}},
+      {"proj", {"|u1", {heads, kernels::ProjectionRowBytes(plan.prefix_len())}}},
+      {"proj_level", {"<f4", {heads, kernels::kNumProjectionLevels}}},
       {"gamma", {kBf16, per_position}},
       {"mask", {"<u8", per_word}},
       {"prefix", {"<u4", per_word}},
@@ -84,12 +99,21 @@ const char* PackingName(kernels::CodePacking packing) {
   return packing == kernels::CodePacking::kPlanar ? "planar" : "linear";
 }
 
-// Bytes of each tensor over all layers, in the order of the layout.
+// Bytes of each tensor over all layers, in the order of the layout. Only some layers have fine
+// slots.
 std::vector<kv::TensorPlan> TensorTotals(const kv::SavedCache& cache) {
-  std::vector<kv::TensorPlan> totals = cache.layers.front().plan.tensors;
-  for (size_t layer = 1; layer < cache.layers.size(); ++layer) {
-    for (size_t i = 0; i < totals.size(); ++i) {
-      totals[i].bytes += cache.layers[layer].plan.tensors[i].bytes;
+  std::vector<kv::TensorPlan> totals;
+  for (const kv::SavedLayer& layer : cache.layers) {
+    for (const kv::TensorPlan& tensor : layer.plan.tensors) {
+      const auto same = [&](const kv::TensorPlan& total) {
+        return std::string_view(total.name) == tensor.name;
+      };
+      const auto found = std::find_if(totals.begin(), totals.end(), same);
+      if (found == totals.end()) {
+        totals.push_back(tensor);
+      } else {
+        found->bytes += tensor.bytes;
+      }
     }
   }
   return totals;

@@ -279,8 +279,7 @@ TEST_P(AnchorTest, AssignAnchorsByHand) {
   const Assignment result = Assign(8, x, anchors, stream);
   EXPECT_EQ(result.idx[0], 1);
   EXPECT_EQ(result.proj[0], -3.0f);
-  const float unit = GammaUnit(1.0f, AnchorNorm(&anchors[8], 8));
-  EXPECT_EQ(CompactGamma(-3, unit), -1.5f);
+  EXPECT_EQ(CompactGamma(-3.0f, InverseNorm(&anchors[8], 8)), -1.5f);
 }
 
 TEST_P(AnchorTest, AssignAnchorsGivesTiesToTheLowestIndex) {

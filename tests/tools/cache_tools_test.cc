@@ -139,7 +139,7 @@ class InspectCacheTest : public FilesTest {
   void Save(kv::Layout layout) {
     const kv::MadeUpLayer made({300, 2, 4, 64});
     kv::CacheHeader header;
-    header.geometry = made.geometry();
+    header.geometry = {1, 2, 64};
     header.options.layout = layout;
     header.seq_len = 300;
     header.rope_frequencies = kv::RopeFrequencies(10'000, 64, {});
