@@ -177,7 +177,8 @@ TEST_F(InspectCacheTest, TellsSizesByTensorAndAGoodVerdict) {
   EXPECT_EQ(json["layout"], "compact");
   EXPECT_EQ(json["tokens"], 300);
   EXPECT_EQ(json["bytes"], cache_.layers[0].plan.bytes);
-  EXPECT_EQ(json["tensors"]["idx_k"], 2 * 268);
+  EXPECT_EQ(json["tensors"]["idx_k"], 2 * 34 * 6);  // 268 positions of six bits
+  EXPECT_GT(json["tensors"]["fine_codes_v"], 0);
   EXPECT_TRUE(json["verdicts"][0]["ok"]);
   EXPECT_THAT(Print(false, status), HasSubstr("1 of 1 layers good"));
 }
@@ -215,7 +216,11 @@ layer = np.load(sys.argv[1])
 assert np.isfinite(layer["reconstructed_k"]).all()
 # The window's values are anchors, which are exact.
 assert (layer["reconstructed_v"][:, -32:] == layer["anchor_v"][:, -32:]).all()
-assert layer["idx_k"].max() < layer["anchor_k"].shape[1]
+groups = layer["idx_k"]
+bits = groups.shape[2]
+index = np.unpackbits(groups, axis=-1, bitorder="little").reshape(groups.shape[0], -1, bits) @ (1 << np.arange(bits))
+assert index.max() < layer["anchor_k"].shape[1]
+assert len(np.unique(index)) > 8
 print(layer["codes_v"].shape[1])
 )";
   // numpy stands in the tests' own environment.
