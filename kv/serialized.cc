@@ -17,7 +17,7 @@ static_assert(std::endian::native == std::endian::little, "regions are used as t
 
 constexpr char kMagic[8] = {'A', 'N', 'C', 'H', 'O', 'R', 'K', 'V'};
 constexpr int64_t kChecksumStart = 32;  // the header's checksum covers what follows
-constexpr int64_t kFixedBytes = 184;    // before the rope frequencies
+constexpr int64_t kFixedBytes = 176;    // before the rope frequencies
 constexpr uint64_t kMaxRates = 1024;    // of a profile; the plan allows fewer
 
 constexpr int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
@@ -34,9 +34,9 @@ int64_t HeaderBytes(const CacheHeader& header) {
 
 // The signed fields in the order of the file.
 constexpr int64_t PlanOptions::*kOptionFields[] = {
-    &PlanOptions::theta_ppm,     &PlanOptions::window_len,     &PlanOptions::num_pins,
-    &PlanOptions::rho_ppm,       &PlanOptions::pool_width,     &PlanOptions::utility_pool_width,
-    &PlanOptions::fine_from_ppm, &PlanOptions::fine_share_ppm, &PlanOptions::floor_tokens};
+    &PlanOptions::theta_ppm,      &PlanOptions::window_len,  &PlanOptions::num_pins,
+    &PlanOptions::rho_ppm,        &PlanOptions::pool_width,  &PlanOptions::utility_pool_width,
+    &PlanOptions::fine_share_ppm, &PlanOptions::floor_tokens};
 constexpr int64_t Geometry::*kGeometryFields[] = {&Geometry::num_layers, &Geometry::num_kv_heads,
                                                   &Geometry::head_dim};
 

@@ -8,11 +8,12 @@
 //   24      u64            XXH3-64 of the header from offset 32 on
 //   32      u32, u32       layout, code packing
 //   40      i64 x 4        layers, KV heads, head_dim, prompt tokens
-//   72      i64 x 9        theta ppm, window, pins, rho ppm, pool width, utility pool width, where
-//                          fine slots begin and their share in ppm, floor tokens
-//   144     u64 x 3        seed, plan fingerprint, model fingerprint
-//   168     u64 x 2        rope pairs = head_dim / 2; rates of the profile, 0: equal shares
-//   184     f64 [pairs]    radians that a pair turns from one position to the next
+//   72      i64 x 8        theta ppm, window, pins, rho ppm, pool width, utility pool width, share
+//   of
+//                          fine slots in ppm, floor tokens
+//   136     u64 x 3        seed, plan fingerprint, model fingerprint
+//   160     u64 x 2        rope pairs = head_dim / 2; rates of the profile, 0: equal shares
+//   176     f64 [pairs]    radians that a pair turns from one position to the next
 //   ...     i64 [rates]    millibits, then i64 [layers, rates] nanonats (plan/profile.h)
 //   ...     zeros to a multiple of 64
 // then for each layer, ascending: u64 layer, u64 region bytes, u64 XXH3-64 of the region, 40 zeros,

@@ -167,13 +167,10 @@ int64_t MostSlotBytes(const LayerPlan& plan) {
   return 2 * AllCompactSlots(plan) * CompactSlotBytes(plan) + FineIndexBytes(plan);
 }
 
-// Bytes for fine slots out of `slot_bytes`. None while few positions have a first code; from there
-// on a share of what is added, and all of it once every position has one.
+// Bytes for fine slots out of `slot_bytes`: their share, and whatever first codes have no use for.
 int64_t FineBytes(const LayerPlan& plan, const PlanOptions& options, int64_t slot_bytes) {
-  const int64_t all_coarse = AllCompactSlots(plan) * CompactSlotBytes(plan);
-  const int64_t beyond = slot_bytes - ShareOf(all_coarse, options.fine_from_ppm);
-  if (beyond <= 0) return 0;
-  return std::max(ShareOf(beyond, options.fine_share_ppm), slot_bytes - all_coarse);
+  return std::max(ShareOf(slot_bytes, options.fine_share_ppm),
+                  slot_bytes - AllCompactSlots(plan) * CompactSlotBytes(plan));
 }
 
 // A slot costs the same on both sides, so the slots are halved.
@@ -347,8 +344,6 @@ std::string CheckPlan(const Geometry& geometry, const PlanOptions& options, int6
            OutOfRange("scored share in ppm", options.rho_ppm, 0, kPpm),
            OutOfRange("pooling width", options.pool_width, 1, kMaxPoolWidth),
            OutOfRange("utilities' pooling width", options.utility_pool_width, 1, kMaxPoolWidth),
-           OutOfRange("share from which on there are fine slots, in ppm", options.fine_from_ppm, 0,
-                      kPpm),
            OutOfRange("share of fine slots in ppm", options.fine_share_ppm, 0, kPpm),
            OutOfRange("floor in tokens", options.floor_tokens, 0, kMaxTokens),
            OutOfRange("prompt tokens", seq_len, 1, kMaxTokens),
@@ -411,7 +406,7 @@ uint64_t PlanFingerprint(const Geometry& geometry, const PlanOptions& options) {
        {geometry.num_layers, geometry.num_kv_heads, geometry.head_dim,
         static_cast<int64_t>(options.layout), options.theta_ppm, options.window_len,
         options.num_pins, options.rho_ppm, options.pool_width, options.utility_pool_width,
-        options.fine_from_ppm, options.fine_share_ppm, options.floor_tokens}) {
+        options.fine_share_ppm, options.floor_tokens}) {
     digest.Add(static_cast<uint64_t>(field));
   }
   digest.Add(options.seed);

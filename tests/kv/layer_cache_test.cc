@@ -209,7 +209,8 @@ TEST_F(VerifyLayerTest, FindsEveryKindOfDamageInFineSlots) {
 TEST_F(VerifyLayerTest, ChecksIndicesOfNineBits) {
   // A region of 300 anchors made by hand: zeros everywhere but where the checks look.
   const Geometry geometry = {1, 1, 8};
-  const PlanOptions options = Options(Layout::kCompact, 200'000);
+  PlanOptions options = Options(Layout::kCompact, 200'000);
+  options.fine_share_ppm = 0;
   CompressedLayer layer;
   layer.plan = PlanLayer(geometry, options, 300 * 128, 0);
   ASSERT_EQ(layer.plan.num_anchors, 300);

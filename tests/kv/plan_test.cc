@@ -58,14 +58,15 @@ TEST_P(PlanGoldenTest, BaseAndSlotsAreExact) {
 
 INSTANTIATE_TEST_SUITE_P(
     Compact, PlanGoldenTest,
-    testing::Values(Golden{kSmolLm2, Layout::kCompact, 4096, 50'000, 72'560, 4'707},
-                    Golden{kSmolLm2, Layout::kCompact, 8192, 50'000, 120'368, 10'789},
-                    Golden{kLlama8b, Layout::kCompact, 32'768, 50'000, 1'940'808, 140'296},
-                    Golden{kLlama8b, Layout::kCompact, 65'536, 50'000, 4'013'320, 276'719},
-                    Golden{kLlama8b, Layout::kCompact, 131'072, 50'000, 5'913'864, 615'578},
-                    Golden{kSmolLm2, Layout::kCompact, 8192, 100'000, 120'368, 27'101, 650},
-                    Golden{kLlama8b, Layout::kCompact, 32'768, 100'000, 1'940'808, 314'402, 20'380},
-                    Golden{kSmolLm2, Layout::kCompact, 4096, 200'000, 72'560, 24'288, 6'375}));
+    testing::Values(Golden{kSmolLm2, Layout::kCompact, 4096, 50'000, 72'560, 3'295, 1'154},
+                    Golden{kSmolLm2, Layout::kCompact, 8192, 50'000, 120'368, 7'553, 2'722},
+                    Golden{kLlama8b, Layout::kCompact, 32'768, 50'000, 1'940'808, 98'208, 39'195},
+                    Golden{kLlama8b, Layout::kCompact, 65'536, 50'000, 4'013'320, 193'703, 77'231},
+                    Golden{kLlama8b, Layout::kCompact, 131'072, 50'000, 5'913'864, 430'905,
+                           173'106},
+                    Golden{kSmolLm2, Layout::kCompact, 8192, 100'000, 120'368, 19'786, 7'965},
+                    Golden{kLlama8b, Layout::kCompact, 32'768, 100'000, 1'940'808, 236'373, 98'409},
+                    Golden{kSmolLm2, Layout::kCompact, 4096, 200'000, 72'560, 21'645, 9'018}));
 
 INSTANTIATE_TEST_SUITE_P(
     Paper, PlanGoldenTest,
@@ -133,24 +134,24 @@ TEST(PlanTest, NoByteLiesIdleAtFiveTimes) {
   }
 }
 
-TEST(PlanTest, FineSlotsBeginWhereTheOptionsSay) {
-  // Half of the first codes take 12,144 x 18 bytes of 1,560,576 coordinates: 1,120 millibits.
+TEST(PlanTest, FineSlotsTakeTheirShareAndWhatFirstCodesHaveNoUseFor) {
   PlanOptions options = Options(Layout::kCompact);
-  const auto fine_at = [&](int64_t millibits) {
+  const auto plan_at = [&](int64_t millibits) {
     const LayerPlan plan = PlanLayerAtRate(kSmolLm2, options, 4096, millibits);
     EXPECT_LE(plan.key_fine_slots, plan.key_slots);
     EXPECT_LE(plan.value_fine_slots, plan.value_slots);
-    return plan.key_fine_slots + plan.value_fine_slots;
+    return plan;
   };
-  EXPECT_EQ(fine_at(1000), 0);
-  EXPECT_GT(fine_at(1500), 0);
-  EXPECT_EQ(fine_at(5000), 2 * 3 * (4096 - 48));
+  // 1,000 millibits of 2 x 3 x 4,064 x 64 coordinates are 195,072 bytes: 3 tenths less the index of
+  // the fine slots (4,640) are 2,993 slots of 18 bytes.
+  EXPECT_EQ(plan_at(1000).key_fine_slots + plan_at(1000).value_fine_slots, 2'993);
+  EXPECT_EQ(plan_at(0).key_fine_slots + plan_at(0).key_slots, 0);
+  EXPECT_EQ(plan_at(5000).key_fine_slots, 3 * (4096 - 48));
   options.fine_share_ppm = 0;
-  EXPECT_EQ(fine_at(1500), 0);
-  options.fine_from_ppm = 0;
+  EXPECT_EQ(plan_at(1500).key_fine_slots, 0);
+  EXPECT_EQ(plan_at(5000).key_fine_slots, 3 * (4096 - 48));
   options.fine_share_ppm = 1'000'000;
-  const LayerPlan most = PlanLayerAtRate(kSmolLm2, options, 4096, 1000);
-  EXPECT_NEAR(most.key_fine_slots, most.key_slots, 1);
+  EXPECT_NEAR(plan_at(1000).key_fine_slots, plan_at(1000).key_slots, 1);
 }
 
 // ---- Every length ----
@@ -381,9 +382,6 @@ TEST(CheckPlanTest, NamesWhatIsWrong) {
   options.utility_pool_width = 257;
   complains(kLlama8b, options, 1000, 0, "utilities' pooling width");
   options = good;
-  options.fine_from_ppm = -1;
-  complains(kLlama8b, options, 1000, 0, "fine slots");
-  options = good;
   options.fine_share_ppm = 1'000'001;
   complains(kLlama8b, options, 1000, 0, "fine slots");
   options = good;
@@ -425,7 +423,7 @@ TEST(PlanFingerprintTest, EveryFieldCounts) {
   for (int64_t PlanOptions::*field :
        {&PlanOptions::theta_ppm, &PlanOptions::window_len, &PlanOptions::num_pins,
         &PlanOptions::rho_ppm, &PlanOptions::pool_width, &PlanOptions::utility_pool_width,
-        &PlanOptions::fine_from_ppm, &PlanOptions::fine_share_ppm, &PlanOptions::floor_tokens}) {
+        &PlanOptions::fine_share_ppm, &PlanOptions::floor_tokens}) {
     options = base;
     options.*field += 2;
     differs(kLlama8b, options);

@@ -139,7 +139,7 @@ TEST_P(SerializedTest, HugeCountsAreRefusedWithoutBeingBelieved) {
     EXPECT_FALSE(WithField(48, bad).ok()) << bad;
     EXPECT_FALSE(WithField(56, bad).ok()) << bad;
     EXPECT_FALSE(WithField(64, bad).ok()) << bad;
-    EXPECT_FALSE(WithField(168, bad).ok()) << bad;
+    EXPECT_FALSE(WithField(160, bad).ok()) << bad;
   }
   EXPECT_FALSE(WithField(16, ~uint64_t{0}).ok());
   EXPECT_FALSE(WithField(16, uint64_t{0}).ok());
@@ -151,8 +151,8 @@ TEST_P(SerializedTest, NamesWhatIsWrong) {
   EXPECT_THAT(WithField(12, uint32_t{9}).ToString(), HasSubstr("layout version 9"));
   EXPECT_THAT(WithField(32, uint32_t{3}).ToString(), HasSubstr("unknown layout 3"));
   EXPECT_THAT(WithField(36, uint32_t{2}).ToString(), HasSubstr("unknown code packing 2"));
-  EXPECT_THAT(WithField(152, uint64_t{1}).ToString(), HasSubstr("plan fingerprint"));
-  EXPECT_THAT(WithField(184, std::nan("")).ToString(), HasSubstr("rope pair 0"));
+  EXPECT_THAT(WithField(144, uint64_t{1}).ToString(), HasSubstr("plan fingerprint"));
+  EXPECT_THAT(WithField(176, std::nan("")).ToString(), HasSubstr("rope pair 0"));
   EXPECT_THAT(WithField(header_bytes_ - 1, char{1}).ToString(), HasSubstr("padding"));
   EXPECT_THAT(WithField(header_bytes_, uint64_t{1}).ToString(),
               HasSubstr("layer 1 stands where layer 0 should"));
