@@ -53,10 +53,19 @@ class Run {
     return witness->OnLayer(layer_kv, observed.view(), following.view(), stream_);
   }
 
-  absl::StatusOr<std::vector<float>> LogitsBehindPrompt() {
-    const int64_t rows = total() - seq_len_;
+  // `witness` may be null.
+  absl::Status RunLayers(std::span<CandidateCache> caches, LayerWitness* witness) {
+    for (int64_t layer = 0; layer < model_.config().num_layers; ++layer) {
+      RETURN_IF_ERROR(RunLayer(layer, caches, witness));
+    }
+    return absl::OkStatus();
+  }
+
+  // Of all positions from `first` on, after the last layer. Overwrites their hidden states.
+  absl::StatusOr<std::vector<float>> LogitsFrom(int64_t first) {
+    const int64_t rows = total() - first;
     std::vector<float> logits(static_cast<size_t>(rows * model_.config().vocab_size));
-    float* hidden = hidden_.data() + seq_len_ * model_.config().hidden_dim;
+    float* hidden = hidden_.data() + first * model_.config().hidden_dim;
     RETURN_IF_ERROR(model::ComputeLogits(model_, rows, hidden, hidden, logits.data(), stream_));
     return logits;
   }
@@ -110,10 +119,18 @@ absl::StatusOr<std::vector<float>> PrefillOnce(const model::Model& model,
                                                std::span<CandidateCache> caches,
                                                kernels::Stream& stream, LayerWitness* witness) {
   ASSIGN_OR_RETURN(Run run, Run::Create(model, ids, seq_len, stream));
-  for (int64_t layer = 0; layer < model.config().num_layers; ++layer) {
-    RETURN_IF_ERROR(run.RunLayer(layer, caches, witness));
-  }
-  return run.LogitsBehindPrompt();
+  RETURN_IF_ERROR(run.RunLayers(caches, witness));
+  return run.LogitsFrom(seq_len);
+}
+
+absl::StatusOr<std::vector<float>> PrefillPrompt(const model::Model& model,
+                                                 std::span<const int32_t> ids,
+                                                 std::span<CandidateCache> caches,
+                                                 kernels::Stream& stream) {
+  const auto seq_len = static_cast<int64_t>(ids.size());
+  ASSIGN_OR_RETURN(Run run, Run::Create(model, ids, seq_len, stream));
+  RETURN_IF_ERROR(run.RunLayers(caches, /*witness=*/nullptr));
+  return run.LogitsFrom(seq_len - 1);
 }
 
 }  // namespace anchorage::eval

@@ -42,4 +42,11 @@ absl::StatusOr<std::vector<float>> PrefillOnce(const model::Model& model,
                                                kernels::Stream& stream,
                                                LayerWitness* witness = nullptr);
 
+// The same for a prompt that nothing runs along behind: returns the logits of its last position,
+// [vocab], from which serving picks the first token.
+absl::StatusOr<std::vector<float>> PrefillPrompt(const model::Model& model,
+                                                 std::span<const int32_t> ids,
+                                                 std::span<CandidateCache> caches,
+                                                 kernels::Stream& stream);
+
 }  // namespace anchorage::eval

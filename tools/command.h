@@ -25,6 +25,9 @@ struct Command {
   // Runs after the flags are parsed. InvalidArgument ends the program with 2, any other error with
   // 1; the message is printed on standard error.
   absl::Status (*run)(const std::vector<std::string>& arguments);
+  // `anchorage eval ruler`: when there are any, the first argument names one, with flags of its
+  // own, and `flags` and `run` are not used.
+  std::vector<const Command*> subcommands = {};
 };
 
 }  // namespace anchorage::tools

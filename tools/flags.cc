@@ -8,6 +8,7 @@
 
 ABSL_FLAG(std::string, model, "", "model file (GGUF)");
 ABSL_FLAG(int, threads, 0, "CPU threads; 0: one for each core");
+ABSL_FLAG(uint64_t, seed, 0, "of the random numbers");
 ABSL_FLAG(bool, json, false, "print one JSON object instead of text");
 
 namespace anchorage::tools {

@@ -1,7 +1,8 @@
 // The flags that several subcommands share: those of kv/plan_flags.h and
-//   --model FILE   --threads N   --json
+//   --model FILE   --threads N   --seed N   --json
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/flags/declare.h"
@@ -9,6 +10,7 @@
 
 ABSL_DECLARE_FLAG(std::string, model);
 ABSL_DECLARE_FLAG(int, threads);
+ABSL_DECLARE_FLAG(uint64_t, seed);
 ABSL_DECLARE_FLAG(bool, json);
 
 namespace anchorage::tools {

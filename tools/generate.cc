@@ -33,7 +33,6 @@ ABSL_FLAG(double, top_p, 1,
           "pick among the likeliest tokens that make up this probability; 1: off");
 ABSL_FLAG(double, min_p, 0,
           "pick among tokens at least this likely, relative to the likeliest; 0: off");
-ABSL_FLAG(uint64_t, seed, 0, "of the random numbers");
 ABSL_FLAG(bool, ignore_eos, false, "go on to --max-tokens, whatever the model says");
 ABSL_FLAG(std::string, schedule, "layer-major",
           "order of the prefill: layer-major, chunk-major or one-shot");

@@ -22,15 +22,15 @@ std::string ShortDuration(double seconds) {
   return absl::StrFormat("%dh%02dm", whole / 3600, whole % 3600 / 60);
 }
 
-std::string ProgressLine(const std::string& label, double share, double seconds_gone,
+std::string ProgressLine(const std::string& label, double done, double skipped, double seconds_gone,
                          const std::string& detail) {
-  const double done = std::clamp(share, 0.0, 1.0);
-  const auto filled = static_cast<size_t>(done * kBarWidth);
+  const double share = std::clamp(done + skipped, 0.0, 1.0);
+  const auto filled = static_cast<size_t>(share * kBarWidth);
   std::string line = absl::StrFormat("%s [%s%s] %d %%, %s gone", label, std::string(filled, '#'),
                                      std::string(kBarWidth - filled, '-'),
-                                     static_cast<int>(done * 100), ShortDuration(seconds_gone));
+                                     static_cast<int>(share * 100), ShortDuration(seconds_gone));
   if (done > 0) {
-    absl::StrAppendFormat(&line, ", %s left", ShortDuration(seconds_gone * (1 - done) / done));
+    absl::StrAppendFormat(&line, ", %s left", ShortDuration(seconds_gone * (1 - share) / done));
   }
   if (!detail.empty()) absl::StrAppendFormat(&line, ", %s", detail);
   return line;
@@ -57,9 +57,10 @@ void Progress::Advance(int64_t work, const std::string& detail) {
   const double since_line = static_cast<double>(now_ns - last_line_ns_) * 1e-9;
   if (!terminal_ && since_line < kSecondsBetweenLines) return;
   last_line_ns_ = now_ns;
-  const double share = static_cast<double>(done_) / static_cast<double>(total_);
+  const double total = static_cast<double>(total_);
   const double gone = static_cast<double>(now_ns - begin_ns_) * 1e-9;
-  const std::string line = ProgressLine(label_, share, gone, detail);
+  const std::string line = ProgressLine(label_, static_cast<double>(done_) / total,
+                                        static_cast<double>(skipped_) / total, gone, detail);
   std::fprintf(out_, terminal_ ? "\r%s\x1b[K" : "%s\n", line.c_str());
   std::fflush(out_);
 }

@@ -10,8 +10,9 @@
 
 namespace anchorage::eval {
 
-// "eval [#####---------------] 25 %, 1m40s gone, 5m00s left, DETAIL". `share` in [0, 1].
-std::string ProgressLine(const std::string& label, double share, double seconds_gone,
+// "eval [#####---------------] 25 %, 1m40s gone, 5m00s left, DETAIL". `done` and `skipped` are
+// shares of the whole, in [0, 1] together: work done in that time, and before it in no time.
+std::string ProgressLine(const std::string& label, double done, double skipped, double seconds_gone,
                          const std::string& detail);
 
 // "45s", "1m40s", "2h05m".
@@ -31,17 +32,21 @@ class Progress {
   // So much work is done on top of what was. `detail`: what comes next.
   void Advance(int64_t work, const std::string& detail = "");
 
+  // So much of the total was done before, and takes no time now.
+  void Skip(int64_t work) { skipped_ += work; }
+
  private:
   static constexpr double kSecondsBetweenLines = 30;  // where there is no terminal
 
   const std::string label_;
-  const int64_t total_;
+  const int64_t total_;  // skipped work included
   const Clock& clock_;
   std::FILE* const out_;
   const bool terminal_;
   const int64_t begin_ns_;
   int64_t last_line_ns_;
   int64_t done_ = 0;
+  int64_t skipped_ = 0;
 };
 
 }  // namespace anchorage::eval

@@ -1,0 +1,50 @@
+// Answers in this process. One prefill fills the caches of all settings at each layer's end, then
+// all settings decode as the rows of one batch: the first token comes from the prefill, as in
+// serving, every later one from the setting's own cache.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "eval/ruler/answerer.h"
+#include "kv/plan/plan.h"
+#include "model/model.h"
+
+namespace anchorage::eval::ruler {
+
+inline constexpr const char* kFullCache = "full";
+
+// One way to keep the prompt's cache.
+struct KvSetting {
+  std::string name;
+  kv::PlanOptions options;
+};
+
+// The uncompressed cache, named kFullCache.
+KvSetting FullCache();
+
+// As it is served at a ratio, named "anchorkv 20x". `options.theta_ppm` is set from `ratio`.
+// InvalidArgument: the ratio is below 1.
+absl::StatusOr<KvSetting> ServedCache(kv::PlanOptions options, double ratio);
+
+class LocalAnswerer : public Answerer {
+ public:
+  // `model` must outlive it. Errors as BatchStep::Create and Tokenizer::FromGguf.
+  static absl::StatusOr<std::unique_ptr<LocalAnswerer>> Create(const model::Model& model,
+                                                               std::vector<KvSetting> settings,
+                                                               int threads);
+  ~LocalAnswerer() override;
+
+  std::vector<std::string> settings() const override;
+  absl::StatusOr<std::vector<Answer>> Ask(const Sample& sample,
+                                          const std::vector<std::string>& settings) override;
+
+ private:
+  class Core;
+  explicit LocalAnswerer(std::unique_ptr<Core> core);
+
+  std::unique_ptr<Core> core_;
+};
+
+}  // namespace anchorage::eval::ruler
