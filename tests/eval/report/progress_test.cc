@@ -20,10 +20,16 @@ TEST(ProgressTest, DurationsAreShort) {
 }
 
 TEST(ProgressTest, LineTellsWhatIsLeft) {
-  EXPECT_EQ(ProgressLine("eval", 0.25, 100, "vt"),
+  EXPECT_EQ(ProgressLine("eval", 0.25, 0, 100, "vt"),
             "eval [#####---------------] 25 %, 1m40s gone, 5m00s left, vt");
-  EXPECT_EQ(ProgressLine("eval", 0, 0, ""), "eval [--------------------] 0 %, 0s gone");
-  EXPECT_EQ(ProgressLine("eval", 2, 9, ""), "eval [####################] 100 %, 9s gone, 0s left");
+  EXPECT_EQ(ProgressLine("eval", 0, 0, 0, ""), "eval [--------------------] 0 %, 0s gone");
+  EXPECT_EQ(ProgressLine("eval", 2, 0, 9, ""),
+            "eval [####################] 100 %, 9s gone, 0s left");
+}
+
+TEST(ProgressTest, WhatWasDoneBeforeTookNoTime) {
+  EXPECT_EQ(ProgressLine("eval", 0.25, 0.5, 60, ""),
+            "eval [###############-----] 75 %, 1m00s gone, 1m00s left");
 }
 
 TEST(ProgressTest, WithoutATerminalItSpeaksNowAndThen) {
