@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/strings/numbers.h"
 #include "common/read_file.h"
 #include "common/status.h"
 #include "common/status_macros.h"
@@ -28,14 +27,9 @@
 #include "model/model.h"
 #include "tools/flags.h"
 
-ABSL_FLAG(std::string, out, "", "folder of the answers and the report; made when it is not there");
 ABSL_FLAG(std::vector<std::string>, tasks, {"all"}, "tasks, or all; an unknown one lists them");
-ABSL_FLAG(std::vector<std::string>, lengths, (std::vector<std::string>{"1024", "4096"}),
-          "tokens of prompt and answer");
 ABSL_FLAG(int, samples, 5, "samples of each task and length; of the passkey, for each depth too");
 ABSL_FLAG(int, depths, 10, "depths of the passkey's grid");
-ABSL_FLAG(std::vector<std::string>, ratios, (std::vector<std::string>{"5", "10", "20"}),
-          "ratios of anchorkv to answer with, beside the full cache");
 ABSL_FLAG(std::string, url, "",
           "ask this OpenAI endpoint, such as http://host:8000/v1, instead of answering here");
 ABSL_FLAG(std::string, model_name, "", "with --url: the model's name there");
@@ -53,25 +47,12 @@ namespace {
 
 namespace ruler = eval::ruler;
 
-absl::StatusOr<std::vector<int64_t>> LengthsFromFlags() {
-  std::vector<int64_t> lengths;
-  for (const std::string& text : absl::GetFlag(FLAGS_lengths)) {
-    int64_t length = 0;
-    if (!absl::SimpleAtoi(text, &length) || length < 1) {
-      return Invalid("--lengths: '%s' is not a number of tokens", text);
-    }
-    lengths.push_back(length);
-  }
-  if (lengths.empty()) return Invalid("--lengths: none is given");
-  return lengths;
-}
-
 absl::StatusOr<ruler::RunPlan> PlanFromFlags() {
   ruler::RunPlan plan;
   absl::StatusOr<std::vector<ruler::Task>> tasks = ruler::TasksByName(absl::GetFlag(FLAGS_tasks));
   if (!tasks.ok()) return Annotate(tasks.status(), "--tasks");
   plan.tasks = *std::move(tasks);
-  ASSIGN_OR_RETURN(plan.lengths, LengthsFromFlags());
+  ASSIGN_OR_RETURN(plan.lengths, LengthsFromFlags({1024, 4096}));
   plan.samples = absl::GetFlag(FLAGS_samples);
   if (plan.samples < 1) return Invalid("--samples must be at least 1");
   plan.depths = absl::GetFlag(FLAGS_depths);
@@ -85,9 +66,8 @@ absl::StatusOr<std::vector<ruler::KvSetting>> SettingsFromFlags() {
                    kv::PlanOptionsFromFlags(absl::GetFlag(FLAGS_model)));
   const std::string label = absl::GetFlag(FLAGS_label);
   std::vector<ruler::KvSetting> settings = {ruler::FullCache()};
-  for (const std::string& text : absl::GetFlag(FLAGS_ratios)) {
-    double ratio = 0;
-    if (!absl::SimpleAtod(text, &ratio)) return Invalid("--ratios: '%s' is not a number", text);
+  ASSIGN_OR_RETURN(const std::vector<double> ratios, RatiosFromFlags());
+  for (const double ratio : ratios) {
     absl::StatusOr<ruler::KvSetting> setting = ruler::ServedCache(options, ratio);
     if (!setting.ok()) return Annotate(setting.status(), "--ratios");
     if (!label.empty()) setting->name += " " + label;

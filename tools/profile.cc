@@ -23,7 +23,6 @@ ABSL_DECLARE_FLAG(int64_t, tokens);
 ABSL_FLAG(std::vector<std::string>, texts, {},
           "text files to calibrate on, of several kinds, each longer than the prompt");
 ABSL_FLAG(int64_t, continuation, 96, "tokens behind each prompt whose predictions are compared");
-ABSL_FLAG(std::string, out, "", "file to write; default: beside the model");
 
 namespace anchorage::tools {
 namespace {

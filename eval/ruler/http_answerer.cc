@@ -66,7 +66,9 @@ absl::StatusOr<std::vector<Answer>> HttpAnswerer::Ask(const Sample& sample,
   const std::string where = options_.endpoint.ToString() + "/completions";
   if (reply.status != 200) {
     const std::string shown = reply.body.substr(0, kShownBytes);
-    if (IsFull(reply)) return Unavailable("%s: status %d: %s", where, reply.status, shown);
+    if (IsFull(reply) || reply.status >= 500) {
+      return Unavailable("%s: status %d: %s", where, reply.status, shown);
+    }
     return Invalid("%s: status %d: %s", where, reply.status, shown);
   }
   absl::StatusOr<Answer> answer = ParseCompletion(options_.label, reply.body);

@@ -32,9 +32,9 @@ class HttpAnswerer : public Answerer {
 
   std::vector<std::string> settings() const override { return {options_.label}; }
 
-  // Unavailable: unreachable, or full for longer than all tries. InvalidArgument: the server
-  // refuses the request; the message has its status and the beginning of its body. DataLoss: the
-  // reply is not that of a completion.
+  // Unavailable: unreachable, broken (5xx), or full for longer than all tries. InvalidArgument: the
+  // server refuses the request. DataLoss: the reply is not that of a completion. The message has
+  // the status and the beginning of the body.
   absl::StatusOr<std::vector<Answer>> Ask(const Sample& sample,
                                           const std::vector<std::string>& settings) override;
 

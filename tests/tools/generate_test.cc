@@ -55,6 +55,12 @@ TEST(AnchorageTest, ListsAndExplainsItsCommands) {
     EXPECT_THAT(help.output, HasSubstr("usage: anchorage " + std::string(command)));
     EXPECT_THAT(help.output, HasSubstr("--json"));
   }
+  const Outcome evaluations = RunProgram("eval --help", false);
+  EXPECT_EQ(evaluations.code, 0);
+  EXPECT_THAT(evaluations.output, HasSubstr("usage: anchorage eval COMMAND"));
+  EXPECT_THAT(evaluations.output, HasSubstr("  ruler "));
+  EXPECT_THAT(RunProgram("eval ruler --help", false).output,
+              HasSubstr("usage: anchorage eval ruler [flags]"));
   EXPECT_THAT(RunProgram("--version", false).output, HasSubstr("anchorage "));
 }
 
@@ -66,6 +72,10 @@ TEST(AnchorageTest, RefusesBadUsageWithASentence) {
   };
   refused("", "usage");
   refused("dance", "'dance' is no command");
+  refused("eval", "usage: anchorage eval COMMAND");
+  refused("eval dance", "'dance' is no command");
+  refused("eval ruler --tasks dance", "--tasks: 'dance' is no task; there are: all, niah_single_1");
+  refused("eval ruler stray", "stray");
   refused("generate --modell x", "no flag --modell");
   refused("plan --temperature 1", "no flag --temperature");
   refused("generate --prompt x", "--model is missing");
