@@ -29,8 +29,8 @@ Draft Passkey(const Brief& brief) {
       "There is important information hidden inside a lot of irrelevant text. Find it and memorize "
       "it. I will quiz you about the important information.\n",
       Hide(ProseSentences(brief.units, brief.Stream("haystack")), {needle}, {place}, kParagraph),
-      "\nWhat is the pass key?");
-  draft.cue = "The pass key is";
+      "\nWhat is the pass key mentioned in the provided text?");
+  draft.cue = "The pass key mentioned in the provided text is the number";
   draft.refs = {key};
   draft.depth = depth;
   return draft;
