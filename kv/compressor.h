@@ -52,8 +52,8 @@ class LayerCompressor {
       kernels::CodePacking packing, Workspace& workspace, kernels::Stream& stream) const = 0;
 };
 
-// The compressor that fills plans of these options: "anchorkv" or "none". A compressed plan whose
-// layer is dense (a short prompt) passes through.
+// The compressor that fills plans of these options: "anchorkv", "snapkv", "recent" or "none". A
+// compressed plan whose layer is dense (a short prompt) passes through.
 std::unique_ptr<LayerCompressor> MakeCompressor(const PlanOptions& options);
 
 }  // namespace anchorage::kv

@@ -49,6 +49,13 @@ absl::StatusOr<kernels::SequenceCache> MapLayer(const LayerPlan& plan,
                    TensorSpan<const kernels::Bf16>(plan, region, "v").data(), plan.seq_len};
     return cache;
   }
+  if (EvictsPositions(plan.layout)) {
+    cache.prefix = kernels::SequenceCache::Prefix::kDense;
+    cache.dense = {TensorSpan<const kernels::Bf16>(plan, region, "retained_k").data(),
+                   TensorSpan<const kernels::Bf16>(plan, region, "retained_v").data(),
+                   plan.num_retained};
+    return cache;
+  }
   cache.prefix = kernels::SequenceCache::Prefix::kCompact;
   cache.compact.num_kv_heads = static_cast<int>(plan.num_kv_heads);
   cache.compact.head_dim = static_cast<int>(plan.head_dim);

@@ -8,11 +8,14 @@
 #include "common/status_macros.h"
 #include "kv/profile_file.h"
 
-ABSL_FLAG(std::string, kv, "anchorkv", "what becomes of the KV cache: anchorkv or none");
-ABSL_FLAG(double, ratio, 20, "how many times smaller anchorkv makes the prompt's KV cache");
+ABSL_FLAG(
+    std::string, kv, "anchorkv",
+    "what becomes of the KV cache: anchorkv, none, or to compare with, snapkv or recent, which "
+    "forget most positions");
+ABSL_FLAG(double, ratio, 20, "how many times smaller --kv makes the prompt's KV cache");
 ABSL_FLAG(int, kv_floor_tokens, 128,
           "the compressed cache never gets fewer bytes than this many uncompressed tokens take");
-ABSL_FLAG(int, pin_sinks, 4, "first tokens that anchorkv always keeps exactly");
+ABSL_FLAG(int, pin_sinks, 4, "first tokens that anchorkv and recent always keep exactly");
 ABSL_FLAG(
     std::string, kv_profile, "auto",
     "shares of the layers, a file of `anchorage profile`; auto: MODEL.kvprofile.json beside the "
@@ -20,6 +23,16 @@ ABSL_FLAG(
 
 namespace anchorage::kv {
 namespace {
+
+constexpr Layout kServed[] = {Layout::kCompact, Layout::kSnapKv, Layout::kRecent, Layout::kDense};
+
+absl::StatusOr<Layout> LayoutFromFlag() {
+  const std::string kv = absl::GetFlag(FLAGS_kv);
+  for (const Layout layout : kServed) {
+    if (kv == KvMode(layout)) return layout;
+  }
+  return Invalid("--kv: '%s' is none of anchorkv, snapkv, recent and none", kv);
+}
 
 absl::StatusOr<Profile> ProfileFromFlag(const std::string& model_path) {
   std::string path = absl::GetFlag(FLAGS_kv_profile);
@@ -37,12 +50,7 @@ absl::StatusOr<Profile> ProfileFromFlag(const std::string& model_path) {
 
 absl::StatusOr<PlanOptions> PlanOptionsFromFlags(const std::string& model_path) {
   PlanOptions options;
-  const std::string kv = absl::GetFlag(FLAGS_kv);
-  if (kv == "none") {
-    options.layout = Layout::kDense;
-  } else if (kv != "anchorkv") {
-    return Invalid("--kv: '%s' is neither anchorkv nor none", kv);
-  }
+  ASSIGN_OR_RETURN(options.layout, LayoutFromFlag());
   options.theta_ppm = ThetaPpmFromRatio(absl::GetFlag(FLAGS_ratio));
   if (options.theta_ppm <= 0) {
     return Invalid("--ratio: %g is not a number of at least 1", absl::GetFlag(FLAGS_ratio));
@@ -57,9 +65,15 @@ absl::StatusOr<PlanOptions> PlanOptionsFromFlags(const std::string& model_path) 
   return options;
 }
 
+const char* KvMode(Layout layout) {
+  if (layout == Layout::kDense) return "none";
+  return EvictsPositions(layout) ? LayoutName(layout) : "anchorkv";
+}
+
 std::string DescribeKv(const PlanOptions& options) {
-  if (options.layout == Layout::kDense) return "none";
-  return absl::StrFormat("anchorkv %gx%s", 1e6 / static_cast<double>(options.theta_ppm),
+  const char* mode = KvMode(options.layout);
+  if (options.layout == Layout::kDense) return mode;
+  return absl::StrFormat("%s %gx%s", mode, 1e6 / static_cast<double>(options.theta_ppm),
                          options.profile.empty() ? "" : " with a profile");
 }
 

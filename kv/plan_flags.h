@@ -1,5 +1,6 @@
 // The flags that choose the byte plan, the same on every program that must agree on it.
-//   --kv anchorkv|none   --ratio R   --kv-floor-tokens N   --pin-sinks N   --kv-profile FILE
+//   --kv anchorkv|snapkv|recent|none   --ratio R   --kv-floor-tokens N   --pin-sinks N
+//   --kv-profile FILE
 #pragma once
 
 #include <string>
@@ -19,6 +20,9 @@ namespace anchorage::kv {
 // What the flags say. `model_path`: where --kv-profile auto looks for a profile, beside it; empty
 // where there is no model file. InvalidArgument names the flag.
 absl::StatusOr<PlanOptions> PlanOptionsFromFlags(const std::string& model_path);
+
+// What --kv calls a layout.
+const char* KvMode(Layout layout);
 
 // For people: "anchorkv 20x" or "none".
 std::string DescribeKv(const PlanOptions& options);

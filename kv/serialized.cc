@@ -88,7 +88,7 @@ absl::Status CheckVersions(Reader& reader) {
 }
 
 absl::Status CheckEnums(uint32_t layout, uint32_t packing) {
-  if (layout > static_cast<uint32_t>(Layout::kPaper)) return DataLoss("unknown layout %d", layout);
+  if (layout > static_cast<uint32_t>(Layout::kRecent)) return DataLoss("unknown layout %d", layout);
   if (packing > static_cast<uint32_t>(kernels::CodePacking::kPlanar)) {
     return DataLoss("unknown code packing %d", packing);
   }

@@ -29,6 +29,12 @@ class Verifier {
     return AllFinite("v");
   }
 
+  absl::Status Retained() const {
+    RETURN_IF_ERROR(Ascending<uint32_t>("retained_pos", plan_.num_retained, plan_.seq_len));
+    RETURN_IF_ERROR(AllFinite("retained_k"));
+    return AllFinite("retained_v");
+  }
+
   absl::Status Compact() const {
     RETURN_IF_ERROR(Positions<uint32_t>());
     for (const Side side : kSides) {
@@ -107,15 +113,24 @@ class Verifier {
     return absl::OkStatus();
   }
 
-  // Strictly ascending and inside the prefix.
+  // Anchors: strictly ascending and inside the prefix.
   template <typename Position>
   absl::Status Positions() const {
+    return Ascending<Position>("anchor_pos", plan_.num_anchors - plan_.window_len,
+                               plan_.prefix_len());
+  }
+
+  // Tensor `name` [H, per_head] has positions of [0, end), strictly ascending in each head.
+  template <typename Position>
+  absl::Status Ascending(const char* name, int64_t per_head, int64_t end) const {
+    const std::span<const Position> positions = Tensor<Position>(name);
     for (int64_t head = 0; head < plan_.num_kv_heads; ++head) {
       int64_t last = -1;
-      for (const Position position : HeadPositions<Position>(head)) {
-        if (int64_t{position} <= last || int64_t{position} >= plan_.prefix_len()) {
-          return DataLoss("anchor_pos: head %d has position %d after %d, of %d", head,
-                          int64_t{position}, last, plan_.prefix_len());
+      for (int64_t i = 0; i < per_head; ++i) {
+        const int64_t position = positions[head * per_head + i];
+        if (position <= last || position >= end) {
+          return DataLoss("%s: head %d has position %d after %d, of %d", name, head, position, last,
+                          end);
         }
         last = position;
       }
@@ -272,6 +287,9 @@ absl::Status VerifyLayer(const LayerPlan& plan, std::span<const std::byte> regio
       return verifier.Compact();
     case Layout::kPaper:
       return verifier.Paper();
+    case Layout::kSnapKv:
+    case Layout::kRecent:
+      return verifier.Retained();
   }
   return Internal("unknown layout");
 }

@@ -25,7 +25,7 @@ Counter AdmissionRejections(MetricsRegistry& registry, std::string_view role,
 
 // How this process serves: what must agree between the processes of one service.
 struct ConfigInfo {
-  std::string kv_mode;  // "anchorkv", "none"
+  std::string kv_mode;  // "anchorkv", "snapkv", "recent", "none"
   std::string ratio;    // "20"
   std::string layout_version;
   std::string transport;  // "ucx", "tcp"; empty for a process that moves no KV

@@ -118,9 +118,8 @@ absl::Status Serve() {
   if (!problem.empty()) return Invalid("%s: %s", path, problem);
 
   observe::MetricsRegistry registry;
-  const bool dense = limits.plan.layout == kv::Layout::kDense;
   observe::AddProcessMetrics(registry, "router",
-                             {.kv_mode = dense ? "none" : "anchorkv",
+                             {.kv_mode = kv::KvMode(limits.plan.layout),
                               .ratio = absl::StrFormat("%g", absl::GetFlag(FLAGS_ratio)),
                               .layout_version = std::to_string(kv::kLayoutVersion),
                               .transport = ""});

@@ -11,7 +11,7 @@
 #   --decode N            decode processes (default 1)
 #   --model PATH          a GGUF file (default: SmolLM2-135M-Instruct, downloaded)
 #   --model-name NAME     what clients call it (default: the file's name without its suffix)
-#   --kv anchorkv|none    form of the KV cache (default anchorkv)
+#   --kv MODE             form of the KV cache: anchorkv (default), none, snapkv or recent
 #   --ratio R             compression ratio of anchorkv (default 20)
 #   --transport ucx|tcp   how KV travels (default ucx)
 #   --kv-memory SIZE      of each decode process (default 1GiB)
@@ -57,7 +57,7 @@ parse_flags() {
   [[ -z "$threads" ]] || positive --threads "$threads"
   ((port < 65000)) || die "--port must be below 65000; the processes use ports above it"
   [[ "$ratio" =~ ^[0-9]+([.][0-9]+)?$ ]] || die "--ratio wants a number, got '$ratio'"
-  one_of --kv "$kv" anchorkv none
+  one_of --kv "$kv" anchorkv none snapkv recent
   one_of --transport "$transport" ucx tcp
   [[ -z "$model" || (-f "$model" && -r "$model") ]] || die "there is no readable file '$model'"
 }

@@ -58,6 +58,8 @@ ArrayType TypeOf(const kv::LayerPlan& plan, std::string_view name) {
   const std::map<std::string_view, ArrayType> types = {
       {"k", {kBf16, {heads, plan.seq_len, plan.head_dim}}},
       {"v", {kBf16, {heads, plan.seq_len, plan.head_dim}}},
+      {"retained", {kBf16, {heads, plan.num_retained, plan.head_dim}}},
+      {"retained_pos", {"<u4", {heads, plan.num_retained}}},
       {"anchor", {kBf16, {heads, plan.num_anchors, plan.head_dim}}},
       {"anchor_pos", {paper ? "<i8" : "<u4", {heads, selected}}},
       {"idx", paper
@@ -162,6 +164,7 @@ void PrintJson(const kv::SavedCache& cache, const std::vector<absl::Status>& ver
                        {"tokens", header.seq_len},
                        {"theta_ppm", header.options.theta_ppm},
                        {"anchors", cache.layers.front().plan.num_anchors},
+                       {"retained", cache.layers.front().plan.num_retained},
                        {"model_fingerprint", absl::StrFormat("%016x", header.model_fingerprint)},
                        {"bytes", totals.bytes},
                        {"region_bytes", totals.region_bytes},
@@ -228,7 +231,7 @@ absl::Status WriteLayerNpz(const kv::SavedCache& cache, int64_t layer, const std
       kv::ReconstructLayer(saved.plan, saved.region, rope.view(), cache.header.packing));
 
   ASSIGN_OR_RETURN(NpzWriter npz, NpzWriter::Create(path));
-  const int64_t shape[] = {saved.plan.num_kv_heads, saved.plan.seq_len, saved.plan.head_dim};
+  const int64_t shape[] = {saved.plan.num_kv_heads, saved.plan.num_rows(), saved.plan.head_dim};
   RETURN_IF_ERROR(npz.Add("reconstructed_k", "<f4", shape, std::as_bytes(std::span(rebuilt.k))));
   RETURN_IF_ERROR(npz.Add("reconstructed_v", "<f4", shape, std::as_bytes(std::span(rebuilt.v))));
   for (const kv::TensorPlan& tensor : saved.plan.tensors) {

@@ -131,6 +131,7 @@ Json LayerJson(const kv::LayerPlan& layer) {
           {"budget_bytes", layer.budget_bytes},
           {"full_bytes", layer.full_bytes},
           {"ratio", Ratio(layer.full_bytes, layer.bytes)},
+          {"retained", layer.num_retained},
           {"pinned", layer.num_pins},
           {"scored", layer.num_scored},
           {"uniform", layer.num_uniform},
@@ -172,20 +173,40 @@ void Row(const char* name, int64_t bytes) {
               FormatBytes(bytes).c_str());
 }
 
-void PrintLayer(const kv::LayerPlan& layer) {
-  std::printf("One layer (%s)\n", kv::LayoutName(layer.layout));
-  for (const kv::TensorPlan& tensor : layer.tensors) Row(tensor.name, tensor.bytes);
-  Row("base", layer.base_bytes);
-  Row("with residual slots", layer.bytes);
-  Row("in memory, aligned", layer.region_bytes);
-  Row("budget", layer.budget_bytes);
-  Row("dense", layer.full_bytes);
+void PrintAnchors(const kv::LayerPlan& layer) {
   std::printf("  ratio %.2f; %lld + %lld slots of K and V\n", Ratio(layer.full_bytes, layer.bytes),
               static_cast<long long>(layer.key_slots), static_cast<long long>(layer.value_slots));
   std::printf("  %lld anchors per head: %lld pinned, %lld by score, %lld uniform, window %lld\n",
               static_cast<long long>(layer.num_anchors), static_cast<long long>(layer.num_pins),
               static_cast<long long>(layer.num_scored), static_cast<long long>(layer.num_uniform),
               static_cast<long long>(layer.window_len));
+}
+
+void PrintRetained(const kv::LayerPlan& layer) {
+  std::printf("  ratio %.2f\n", Ratio(layer.full_bytes, layer.bytes));
+  std::printf("  %lld of %lld positions per head: %lld first, %lld by score, %lld last\n",
+              static_cast<long long>(layer.num_retained), static_cast<long long>(layer.seq_len),
+              static_cast<long long>(layer.num_pins), static_cast<long long>(layer.num_scored),
+              static_cast<long long>(layer.num_retained - layer.num_pins - layer.num_scored));
+}
+
+void PrintLayer(const kv::LayerPlan& layer) {
+  std::printf("One layer (%s)\n", kv::LayoutName(layer.layout));
+  for (const kv::TensorPlan& tensor : layer.tensors) Row(tensor.name, tensor.bytes);
+  if (kv::EvictsPositions(layer.layout)) {
+    Row("in all", layer.bytes);
+  } else {
+    Row("base", layer.base_bytes);
+    Row("with residual slots", layer.bytes);
+  }
+  Row("in memory, aligned", layer.region_bytes);
+  Row("budget", layer.budget_bytes);
+  Row("dense", layer.full_bytes);
+  if (kv::EvictsPositions(layer.layout)) {
+    PrintRetained(layer);
+  } else {
+    PrintAnchors(layer);
+  }
   if (layer.budget_infeasible) {
     std::printf("  the budget is infeasible: this is the least that the layout can do\n");
   }

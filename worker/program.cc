@@ -116,7 +116,7 @@ Settings SettingsFromFlags(const char* role, const char* usage, int argc, char**
 
 observe::ConfigInfo ConfigInfoOf(const Settings& settings) {
   const bool compressed = settings.plan.layout != kv::Layout::kDense;
-  return {.kv_mode = compressed ? "anchorkv" : "none",
+  return {.kv_mode = kv::KvMode(settings.plan.layout),
           .ratio = compressed
                        ? absl::StrFormat("%g", 1e6 / static_cast<double>(settings.plan.theta_ppm))
                        : "1",

@@ -1,21 +1,19 @@
 #include "kv/compressors/none.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "common/status.h"
 #include "common/status_macros.h"
 #include "kv/compressors/check_layer.h"
+#include "kv/compressors/dense_row.h"
 #include "kv/layer_cache.h"
-#include "kv/rotate_row.h"
 #include "kv/tensor_span.h"
 
 namespace anchorage::kv {
 namespace {
 
 constexpr int64_t kRowsPerTask = 64;
-constexpr int64_t kMaxHeadDim = 512;
 
 }  // namespace
 
@@ -45,13 +43,8 @@ absl::StatusOr<CompressedLayer> NoneCompressor::Compress(
     const int64_t head = task / tasks_per_head;
     const int64_t first = task % tasks_per_head * kRowsPerTask;
     const int64_t end = std::min(first + kRowsPerTask, plan.seq_len);
-    std::array<float, kMaxHeadDim> row;
     for (int64_t position = first; position < end; ++position) {
-      const kernels::Bf16* key = kv.k + (head * kv.capacity + position) * dim;
-      for (int64_t i = 0; i < dim; ++i) row[i] = kernels::ToFloat(key[i]);
-      RotateRow(layer.rope, position, row.data());
-      kernels::Bf16* rotated = keys + (head * plan.seq_len + position) * dim;
-      for (int64_t i = 0; i < dim; ++i) rotated[i] = kernels::ToBf16(row[i]);
+      StoreDenseKey(layer, head, position, keys + (head * plan.seq_len + position) * dim);
     }
     std::copy_n(kv.v + (head * kv.capacity + first) * dim, (end - first) * dim,
                 values + (head * plan.seq_len + first) * dim);

@@ -60,7 +60,7 @@ std::vector<uint32_t> SelectAnchors(const LayerPlan& plan, int layer, int64_t he
   const auto prefix_len = static_cast<uint32_t>(plan.prefix_len());
   const auto num_pins = static_cast<uint32_t>(plan.num_pins);
   std::vector<uint32_t> selected;
-  selected.reserve(static_cast<size_t>(plan.num_anchors - plan.window_len));
+  selected.reserve(static_cast<size_t>(plan.num_pins + plan.num_scored + plan.num_uniform));
   for (uint32_t position = 0; position < num_pins; ++position) selected.push_back(position);
 
   LowestRanked by_score(plan.num_scored);

@@ -19,13 +19,19 @@ class Decoder {
           kernels::CodePacking packing)
       : plan_(plan), region_(region), rope_(rope), packing_(packing) {}
 
-  // One side, [H, S, D].
+  // One side, [H, rows, D].
   std::vector<float> Decode(Side side) const {
     std::vector<float> rows(
-        static_cast<size_t>(plan_.num_kv_heads * plan_.seq_len * plan_.head_dim));
+        static_cast<size_t>(plan_.num_kv_heads * plan_.num_rows() * plan_.head_dim));
     if (plan_.layout == Layout::kDense) {
       CopyRow(TensorSpan<const kernels::Bf16>(plan_, region_, side, "k", "v").data(), 1.0f,
               static_cast<int64_t>(rows.size()), rows.data());
+      return rows;
+    }
+    if (EvictsPositions(plan_.layout)) {
+      CopyRow(
+          TensorSpan<const kernels::Bf16>(plan_, region_, side, "retained_k", "retained_v").data(),
+          1.0f, static_cast<int64_t>(rows.size()), rows.data());
       return rows;
     }
     float* row = rows.data();

@@ -13,9 +13,11 @@
 
 namespace anchorage::kv {
 
+// `rows` is plan.num_rows(): S, or the n of a layout that evicts. What was evicted stands for
+// nothing, so it has no row; row i of a head is then the position that retained_pos [H, n] says.
 struct ReconstructedLayer {
-  std::vector<float> k;  // [H, S, D] after RoPE
-  std::vector<float> v;  // [H, S, D]
+  std::vector<float> k;  // [H, rows, D] after RoPE
+  std::vector<float> v;  // [H, rows, D]
 };
 
 // AnchorKV, arXiv 2608.02901, eq. 3; anchors and window exact. `packing` is what the compressor was

@@ -228,6 +228,27 @@ void PlanDense(const Geometry& geometry, LayerPlan& plan) {
   plan.budget_infeasible = plan.bytes > plan.budget_bytes;
 }
 
+// As many rows as the budget has room for, and never fewer than the layout makes sense with. SnapKV
+// keeps the window and the best of the prefix; the other the first num_pins and the last positions.
+void PlanRetained(const PlanOptions& options, LayerPlan& plan) {
+  const int64_t row_bytes = plan.num_kv_heads * (2 * kBf16Bytes * plan.head_dim + 4);
+  const bool by_score = plan.layout == Layout::kSnapKv;
+  const int64_t least = by_score ? options.window_len : 1;
+  plan.num_retained = std::max(plan.budget_bytes / row_bytes, least);
+  if (by_score) {
+    plan.window_len = options.window_len;
+    plan.num_scored = plan.num_retained - plan.window_len;
+  } else {
+    plan.num_pins = std::min(options.num_pins, plan.num_retained - 1);
+  }
+  const int64_t rows = plan.num_kv_heads * plan.num_retained;
+  RegionBuilder region(plan);
+  region.AddBoth("retained_k", "retained_v", kBf16Bytes * rows * plan.head_dim);
+  region.Add("retained_pos", 4 * rows);
+  plan.base_bytes = plan.bytes;
+  plan.budget_infeasible = plan.bytes > plan.budget_bytes;
+}
+
 // What all layers of a request share: everything but the slots. Its budget is an equal share.
 LayerPlan PlanBase(const Geometry& geometry, const PlanOptions& options, int64_t seq_len) {
   LayerPlan plan;
@@ -240,6 +261,10 @@ LayerPlan PlanBase(const Geometry& geometry, const PlanOptions& options, int64_t
   plan.budget_bytes = compressed ? BudgetBytes(geometry, options, seq_len) : plan.full_bytes;
   if (!compressed || PassesThrough(options, seq_len)) {
     PlanDense(geometry, plan);
+    return plan;
+  }
+  if (EvictsPositions(options.layout)) {
+    PlanRetained(options, plan);
     return plan;
   }
   plan.window_len = options.window_len;
@@ -268,7 +293,7 @@ std::vector<int64_t> SlotBytes(const Geometry& geometry, const PlanOptions& opti
 
 LayerPlan PlanWithSlots(const PlanOptions& options, const LayerPlan& base, int64_t slot_bytes) {
   LayerPlan plan = base;
-  if (plan.layout == Layout::kDense) return plan;
+  if (plan.layout == Layout::kDense || EvictsPositions(plan.layout)) return plan;
   if (!plan.budget_infeasible) plan.budget_bytes = plan.base_bytes + slot_bytes;
   RegionBuilder region(plan);
   AddBase(plan, region);
@@ -311,6 +336,10 @@ const char* LayoutName(Layout layout) {
       return "compact";
     case Layout::kPaper:
       return "paper";
+    case Layout::kSnapKv:
+      return "snapkv";
+    case Layout::kRecent:
+      return "recent";
   }
   return "unknown";
 }
@@ -329,8 +358,7 @@ const TensorPlan* LayerPlan::Find(const char* name) const {
 
 std::string CheckPlan(const Geometry& geometry, const PlanOptions& options, int64_t seq_len,
                       int64_t max_new) {
-  if (options.layout != Layout::kDense && options.layout != Layout::kCompact &&
-      options.layout != Layout::kPaper) {
+  if (options.layout > Layout::kRecent) {
     return "unknown layout " + std::to_string(static_cast<int>(options.layout));
   }
   const int64_t max_window = kMaxCompactAnchors - kPassThroughExtra;

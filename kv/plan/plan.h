@@ -16,8 +16,16 @@ enum class Layout : uint8_t {
   kDense = 0,    // bf16 K after RoPE and V, every token: --kv none, and short prompts
   kCompact = 1,  // the served AnchorKV layout
   kPaper = 2,    // the paper's layout: planned, serialised and decoded for comparison, never served
+  kSnapKv = 3,   // rows of some positions, chosen by the window's attention; the rest is gone
+  kRecent = 4,   // rows of the first and the last positions; the rest is gone
 };
 const char* LayoutName(Layout layout);
+
+// Whether the layout keeps the rows of some positions exactly and forgets the others: what AnchorKV
+// is judged against at equal bytes.
+inline bool EvictsPositions(Layout layout) {
+  return layout == Layout::kSnapKv || layout == Layout::kRecent;
+}
 
 // Bump when the meaning of a layout's bytes changes: peers compare it.
 inline constexpr uint32_t kLayoutVersion = 2;
@@ -66,6 +74,8 @@ int64_t ThetaPpmFromRatio(double ratio);
 //   kPaper    anchor_k, anchor_v [H,k,D] bf16; anchor_pos [H,k-W] i64; idx_k, idx_v [H,P] u16;
 //             gamma_k, gamma_v [H,P] bf16; mask, prefix, offset as above; token_pos [P] i32;
 //             codes_k [N_K,D/4] u8; scale_k [N_K] f32; codes_v, scale_v; slot_pos_v [N_V] u8
+//   kSnapKv, kRecent  with n retained positions per head: retained_k [H,n,D] bf16 after RoPE,
+//             retained_v [H,n,D] bf16; retained_pos [H,n] u32, ascending
 struct TensorPlan {
   const char* name = "";
   int64_t offset = 0;  // from the region's start, a multiple of kTensorAlignment
@@ -79,9 +89,10 @@ struct LayerPlan {
   int64_t seq_len = 0;         // S
   int64_t num_kv_heads = 0;    // H
   int64_t head_dim = 0;        // D
-  int64_t window_len = 0;      // W; 0 when dense
+  int64_t window_len = 0;      // W; 0 when dense, and in kRecent, which observes nothing
   int64_t num_anchors = 0;     // k per KV head, window included; 0 when dense
-  int64_t num_pins = 0;        // of the selected anchors
+  int64_t num_retained = 0;    // n rows per KV head, where the layout evicts positions
+  int64_t num_pins = 0;        // of the selected anchors, or of the retained rows
   int64_t num_scored = 0;      // then by score
   int64_t num_uniform = 0;     // then uniform: pins + scored + uniform = k - W
   int64_t key_slots = 0;       // N_K over all heads
@@ -100,6 +111,8 @@ struct LayerPlan {
 
   int64_t prefix_len() const { return seq_len - window_len; }  // P
   int64_t num_words() const { return (prefix_len() + 63) / 64; }
+  // Positions per head that a decode step attends to: n where some were evicted, else S.
+  int64_t num_rows() const { return EvictsPositions(layout) ? num_retained : seq_len; }
   const TensorPlan* Find(const char* name) const;  // null when the layout has no such tensor
 };
 

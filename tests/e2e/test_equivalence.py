@@ -94,3 +94,11 @@ def test_compressed_cache_gives_the_same_tokens_as_in_one_process(start_cluster,
     prompts = random_prompts(10, seed=3)
     expected = [expected_of(generate(tiny_model, prompt, kv="anchorkv")) for prompt in prompts]
     assert [shown(answer) for answer in serve(cluster.address, prompts, 4)] == expected
+
+
+@pytest.mark.parametrize("kv", ["snapkv", "recent"])
+def test_what_an_evicting_cache_gives_is_the_same_in_one_process(start_cluster, tiny_model, kv):
+    cluster = start_cluster(kv=kv)
+    prompts = random_prompts(6, seed=5) + ["long " * 180]
+    expected = [expected_of(generate(tiny_model, prompt, kv=kv)) for prompt in prompts]
+    assert [shown(answer) for answer in serve(cluster.address, prompts, 4)] == expected

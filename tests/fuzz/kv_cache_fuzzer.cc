@@ -84,7 +84,7 @@ struct GoodLayer {
   std::vector<double> rope_frequencies;
 };
 
-std::array<GoodLayer, 4> MakeGoodLayers() {
+std::array<GoodLayer, 6> MakeGoodLayers() {
   const auto make = [](const LayerShape& shape, Layout layout) {
     PlanOptions options;
     options.layout = layout;
@@ -95,7 +95,8 @@ std::array<GoodLayer, 4> MakeGoodLayers() {
     return GoodLayer{*std::move(compressed), RopeFrequencies(10'000, shape.head_dim, {})};
   };
   return {make({200, 2, 2, 16}, Layout::kCompact), make({300, 1, 2, 64}, Layout::kCompact),
-          make({40, 1, 1, 8}, Layout::kDense), make({160, 2, 2, 16}, Layout::kPaper)};
+          make({40, 1, 1, 8}, Layout::kDense),     make({160, 2, 2, 16}, Layout::kPaper),
+          make({160, 2, 2, 16}, Layout::kSnapKv),  make({160, 1, 1, 8}, Layout::kRecent)};
 }
 
 void PatchLayer(const GoodLayer& good, std::span<const std::byte> patches) {
@@ -125,7 +126,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     MakeHeaderChecksumRight(file.span());
     ReadFile(file.span());
   } else {
-    static const std::array<GoodLayer, 4> good_layers = MakeGoodLayers();
+    static const std::array<GoodLayer, 6> good_layers = MakeGoodLayers();
     PatchLayer(good_layers[data[0] % good_layers.size()], rest);
   }
   return 0;

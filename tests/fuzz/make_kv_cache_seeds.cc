@@ -60,10 +60,14 @@ int main(int argc, char** argv) {
                                           File({100, 1, 1, 8}, Layout::kCompact),
                                           File({150, 1, 1, 16}, Layout::kCompact),
                                           File({150, 1, 1, 16}, Layout::kPaper),
+                                          File({150, 1, 1, 16}, Layout::kSnapKv),
+                                          File({150, 1, 1, 16}, Layout::kRecent),
                                           Patches(0),
                                           Patches(1),
                                           Patches(2),
-                                          Patches(3)};
+                                          Patches(3),
+                                          Patches(4),
+                                          Patches(5)};
   std::filesystem::create_directories(argv[1]);
   for (size_t i = 0; i < seeds.size(); ++i) {
     const auto path = std::filesystem::path(argv[1]) / ("seed_" + std::to_string(i));

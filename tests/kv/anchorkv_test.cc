@@ -505,6 +505,8 @@ TEST(MakeCompressorTest, PicksByLayout) {
   EXPECT_STREQ(MakeCompressor(Options(Layout::kDense))->name(), "none");
   EXPECT_STREQ(MakeCompressor(Options(Layout::kCompact))->name(), "anchorkv");
   EXPECT_STREQ(MakeCompressor(Options(Layout::kPaper))->name(), "anchorkv");
+  EXPECT_STREQ(MakeCompressor(Options(Layout::kSnapKv))->name(), "snapkv");
+  EXPECT_STREQ(MakeCompressor(Options(Layout::kRecent))->name(), "recent");
 }
 
 }  // namespace

@@ -19,20 +19,21 @@ namespace {
 struct DecodeCase {
   LayerShape shape;
   int64_t theta_ppm;
+  Layout layout = Layout::kCompact;
 };
 
 class DecodeTest : public testing::TestWithParam<DecodeCase> {};
 
-// Softmax attention in double over rebuilt rows [H, S, D].
-std::vector<double> Attend(const LayerShape& shape, const ReconstructedLayer& rows,
-                           const std::vector<float>& q) {
+// Softmax attention in double over rebuilt rows [H, num_rows, D].
+std::vector<double> Attend(const LayerShape& shape, int64_t num_rows,
+                           const ReconstructedLayer& rows, const std::vector<float>& q) {
   std::vector<double> out(q.size());
   const int dim = shape.head_dim;
   const int group = shape.num_q_heads / shape.num_kv_heads;
   for (int q_head = 0; q_head < shape.num_q_heads; ++q_head) {
-    const int64_t first = q_head / group * shape.seq_len * dim;
-    std::vector<double> weights(static_cast<size_t>(shape.seq_len));
-    for (int64_t t = 0; t < shape.seq_len; ++t) {
+    const int64_t first = q_head / group * num_rows * dim;
+    std::vector<double> weights(static_cast<size_t>(num_rows));
+    for (int64_t t = 0; t < num_rows; ++t) {
       for (int d = 0; d < dim; ++d) {
         weights[t] += double{q[q_head * dim + d]} * rows.k[first + t * dim + d] / std::sqrt(dim);
       }
@@ -40,7 +41,7 @@ std::vector<double> Attend(const LayerShape& shape, const ReconstructedLayer& ro
     const double top = *std::max_element(weights.begin(), weights.end());
     double sum = 0;
     for (double& weight : weights) sum += weight = std::exp(weight - top);
-    for (int64_t t = 0; t < shape.seq_len; ++t) {
+    for (int64_t t = 0; t < num_rows; ++t) {
       for (int d = 0; d < dim; ++d) {
         out[q_head * dim + d] += weights[t] / sum * rows.v[first + t * dim + d];
       }
@@ -53,6 +54,7 @@ TEST_P(DecodeTest, KernelOverTheRegionEqualsAttentionOverItsReconstruction) {
   const LayerShape& shape = GetParam().shape;
   const MadeUpLayer layer(shape);
   PlanOptions options;
+  options.layout = GetParam().layout;
   options.theta_ppm = GetParam().theta_ppm;
   const auto compressed = layer.Compress(options);
   ASSERT_TRUE(compressed.ok()) << compressed.status();
@@ -76,7 +78,7 @@ TEST_P(DecodeTest, KernelOverTheRegionEqualsAttentionOverItsReconstruction) {
                                      scratch.data(), stream),
             kernels::Status::kOk);
 
-  const std::vector<double> expected = Attend(shape, *rebuilt, q);
+  const std::vector<double> expected = Attend(shape, compressed->plan.num_rows(), *rebuilt, q);
   double error = 0;
   double energy = 0;
   for (size_t i = 0; i < out.size(); ++i) {
@@ -98,6 +100,15 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) {
       return info.param.shape.ToString() + "_theta" + std::to_string(info.param.theta_ppm);
     });
+
+INSTANTIATE_TEST_SUITE_P(Evicting, DecodeTest,
+                         testing::Values(DecodeCase{{700, 2, 4, 64}, 200'000, Layout::kSnapKv},
+                                         DecodeCase{{4097, 1, 3, 128}, 100'000, Layout::kSnapKv},
+                                         DecodeCase{{700, 2, 4, 64}, 200'000, Layout::kRecent},
+                                         DecodeCase{{33'000, 1, 2, 32}, 200'000, Layout::kRecent}),
+                         [](const auto& info) {
+                           return info.param.shape.ToString() + "_" + LayoutName(info.param.layout);
+                         });
 
 }  // namespace
 }  // namespace anchorage::kv

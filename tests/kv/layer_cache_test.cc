@@ -97,6 +97,19 @@ TEST(MapLayerTest, MapsDenseLayers) {
   EXPECT_EQ(static_cast<const void*>(cache->dense.k), compressed.region.data());
 }
 
+TEST(MapLayerTest, MapsRetainedRowsAsAShorterDenseLayer) {
+  const MadeUpLayer layer({700, 2, 4, 64});
+  for (const Layout layout : {Layout::kSnapKv, Layout::kRecent}) {
+    const CompressedLayer compressed = Compress(layer, layout);
+    const auto cache = MapLayer(compressed.plan, compressed.region.span());
+    ASSERT_TRUE(cache.ok());
+    EXPECT_EQ(cache->prefix, kernels::SequenceCache::Prefix::kDense);
+    EXPECT_EQ(cache->dense.seq_len, 126);
+    EXPECT_EQ(static_cast<const void*>(cache->dense.v),
+              compressed.region.data() + compressed.plan.Find("retained_v")->offset);
+  }
+}
+
 TEST(MapLayerTest, RefusesWrongSizesAlignmentAndThePaperLayout) {
   const MadeUpLayer layer({300, 1, 1, 64});
   const CompressedLayer compact = Compress(layer, Layout::kCompact);
@@ -261,6 +274,21 @@ TEST_F(VerifyLayerTest, FindsEveryKindOfDamageInAPaperLayer) {
   const auto low = TensorSpan<const uint8_t>(layer.plan, layer.region.span(), "slot_pos_v");
   EXPECT_THAT(Damage(layer, "slot_pos_v", 0, static_cast<uint8_t>(low[0] + 1)),
               HasSubstr("slot_pos_v"));
+}
+
+TEST_F(VerifyLayerTest, FindsEveryKindOfDamageInRetainedRows) {
+  const MadeUpLayer made({700, 2, 4, 64});
+  for (const Layout layout : {Layout::kSnapKv, Layout::kRecent}) {
+    CompressedLayer layer = Compress(made, layout);
+    const auto positions =
+        TensorSpan<const uint32_t>(layer.plan, layer.region.span(), "retained_pos");
+    EXPECT_THAT(Damage(layer, "retained_pos", 1, positions[0]), HasSubstr("retained_pos: head 0"));
+    EXPECT_THAT(Damage(layer, "retained_pos", 5, positions[4] - 1), HasSubstr("head 0"));
+    EXPECT_THAT(Damage(layer, "retained_pos", -1, uint32_t{700}), HasSubstr("head 1"));
+    EXPECT_THAT(Damage(layer, "retained_pos", 125, ~uint32_t{0}), HasSubstr("of 700"));
+    EXPECT_THAT(Damage(layer, "retained_k", 77, kernels::ToBf16(nan_)), HasSubstr("retained_k"));
+    EXPECT_THAT(Damage(layer, "retained_v", -1, bad_bf16_), HasSubstr("retained_v"));
+  }
 }
 
 TEST_F(VerifyLayerTest, FindsNaNInADenseLayer) {

@@ -73,6 +73,88 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Golden{kLlama8b, Layout::kPaper, 32'768, 50'000, 3'387'336, 91'056},
                     Golden{kSmolLm2, Layout::kPaper, 8192, 50'000, 287'648, 1'313}));
 
+// ---- Layouts that evict positions ----
+
+struct RetainedGolden {
+  Geometry geometry;
+  int64_t seq_len;
+  int64_t theta_ppm;
+  int64_t retained;  // n
+  int64_t bytes;     // n H (4 D + 4)
+};
+
+class PlanRetainedTest : public testing::TestWithParam<RetainedGolden> {};
+
+TEST_P(PlanRetainedTest, KeepsAsManyRowsAsTheBudgetHasRoomFor) {
+  const RetainedGolden& golden = GetParam();
+  for (const Layout layout : {Layout::kSnapKv, Layout::kRecent}) {
+    const LayerPlan plan = Plan(golden.geometry, Options(layout, golden.theta_ppm), golden.seq_len);
+    EXPECT_EQ(plan.layout, layout);
+    EXPECT_EQ(plan.num_retained, golden.retained);
+    EXPECT_EQ(plan.num_rows(), golden.retained);
+    EXPECT_EQ(plan.bytes, golden.bytes);
+    EXPECT_EQ(TensorBytes(plan), golden.bytes);
+    EXPECT_LE(plan.bytes, plan.budget_bytes);
+    EXPECT_GT(plan.bytes + golden.geometry.num_kv_heads * (4 * golden.geometry.head_dim + 4),
+              plan.budget_bytes);
+    EXPECT_FALSE(plan.budget_infeasible);
+    EXPECT_EQ(plan.budget_bytes,
+              Plan(golden.geometry, Options(Layout::kCompact, golden.theta_ppm), golden.seq_len)
+                  .budget_bytes);
+  }
+}
+
+// floor(157,286 / 780), floor(314,572 / 780), floor(629,145 / 780), floor(6,710,886 / 4,128); the
+// last one has the floor of 128 dense tokens, floor(98,304 / 780).
+INSTANTIATE_TEST_SUITE_P(Sizes, PlanRetainedTest,
+                         testing::Values(RetainedGolden{kSmolLm2, 4096, 50'000, 201, 156'780},
+                                         RetainedGolden{kSmolLm2, 8192, 50'000, 403, 314'340},
+                                         RetainedGolden{kSmolLm2, 8192, 100'000, 806, 628'680},
+                                         RetainedGolden{kLlama8b, 32'768, 50'000, 1625, 6'708'000},
+                                         RetainedGolden{kSmolLm2, 1000, 50'000, 126, 98'280}));
+
+TEST(PlanTest, SnapKvKeepsTheWindowAndTheRestByScore) {
+  const LayerPlan plan = Plan(kSmolLm2, Options(Layout::kSnapKv), 4096);
+  EXPECT_EQ(plan.window_len, 32);
+  EXPECT_EQ(plan.num_pins, 0);
+  EXPECT_EQ(plan.num_scored, 201 - 32);
+}
+
+TEST(PlanTest, RecentKeepsPinsAndObservesNothing) {
+  const LayerPlan plan = Plan(kSmolLm2, Options(Layout::kRecent), 4096);
+  EXPECT_EQ(plan.window_len, 0);
+  EXPECT_EQ(plan.num_pins, 4);
+  EXPECT_EQ(plan.num_scored, 0);
+}
+
+TEST(PlanTest, ShortPromptsPassThroughWithoutEviction) {
+  for (const Layout layout : {Layout::kSnapKv, Layout::kRecent}) {
+    EXPECT_EQ(Plan(kSmolLm2, Options(layout), 128).layout, Layout::kDense);
+    EXPECT_EQ(Plan(kSmolLm2, Options(layout), 129).layout, layout);
+  }
+}
+
+TEST(PlanTest, EvictionNeverGoesBelowWhatItsLayoutIsMadeOf) {
+  PlanOptions options = Options(Layout::kSnapKv);
+  options.floor_tokens = 0;  // 5 % of 200 tokens are 9 rows
+  LayerPlan plan = Plan(kSmolLm2, options, 200);
+  EXPECT_EQ(plan.num_retained, 32);
+  EXPECT_EQ(plan.num_scored, 0);
+  EXPECT_TRUE(plan.budget_infeasible);
+
+  options.layout = Layout::kRecent;
+  options.num_pins = 20;
+  plan = Plan(kSmolLm2, options, 200);
+  EXPECT_EQ(plan.num_retained, 9);
+  EXPECT_EQ(plan.num_pins, 8);
+  EXPECT_FALSE(plan.budget_infeasible);
+  options.theta_ppm = 1;
+  EXPECT_EQ(Plan(kSmolLm2, options, 200).num_retained, 1);
+  EXPECT_TRUE(Plan(kSmolLm2, options, 200).budget_infeasible);
+}
+
+// ---- Anchors and slots ----
+
 TEST(PlanTest, PaperBaseMatchesEquation13AtFourLengths) {
   const PlanOptions options = Options(Layout::kPaper);
   EXPECT_EQ(Plan(kLlama8b, options, 16'384).base_bytes, 1'691'592);
@@ -179,6 +261,11 @@ TEST_P(PlanLengthTest, FrugalMonotoneAndConsistentFrom1To3000Tokens) {
       ASSERT_LE(seq_len, 128);
       continue;
     }
+    if (EvictsPositions(plan.layout)) {
+      ASSERT_GT(plan.num_retained, plan.num_pins + plan.num_scored) << seq_len;
+      ASSERT_LT(plan.num_retained, seq_len);
+      continue;
+    }
     const int64_t cap = plan.num_kv_heads * (seq_len - plan.num_anchors);
     ASSERT_LE(plan.key_slots, cap) << seq_len;
     ASSERT_LE(plan.value_slots, cap) << seq_len;
@@ -197,19 +284,17 @@ std::string ShapeName(const testing::TestParamInfo<Shape>& info) {
          std::to_string(info.param.theta_ppm);
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, PlanLengthTest,
-                         testing::Values(Shape{kSmolLm2, Layout::kCompact, 50'000},
-                                         Shape{kSmolLm2, Layout::kCompact, 100'000},
-                                         Shape{kSmolLm2, Layout::kCompact, 200'000},
-                                         Shape{kSmolLm2, Layout::kCompact, 1'000'000},
-                                         Shape{kLlama8b, Layout::kCompact, 50'000},
-                                         Shape{{1, 1, 80}, Layout::kCompact, 50'000},
-                                         Shape{{1, 7, 96}, Layout::kCompact, 33'333},
-                                         Shape{{1, 32, 256}, Layout::kCompact, 50'000},
-                                         Shape{{1, 5, 72}, Layout::kCompact, 100'000},
-                                         Shape{kLlama8b, Layout::kPaper, 50'000},
-                                         Shape{kSmolLm2, Layout::kPaper, 100'000}),
-                         ShapeName);
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, PlanLengthTest,
+    testing::Values(
+        Shape{kSmolLm2, Layout::kCompact, 50'000}, Shape{kSmolLm2, Layout::kCompact, 100'000},
+        Shape{kSmolLm2, Layout::kCompact, 200'000}, Shape{kSmolLm2, Layout::kCompact, 1'000'000},
+        Shape{kLlama8b, Layout::kCompact, 50'000}, Shape{{1, 1, 80}, Layout::kCompact, 50'000},
+        Shape{{1, 7, 96}, Layout::kCompact, 33'333}, Shape{{1, 32, 256}, Layout::kCompact, 50'000},
+        Shape{{1, 5, 72}, Layout::kCompact, 100'000}, Shape{kLlama8b, Layout::kPaper, 50'000},
+        Shape{kSmolLm2, Layout::kPaper, 100'000}, Shape{kSmolLm2, Layout::kSnapKv, 100'000},
+        Shape{{1, 5, 72}, Layout::kRecent, 1'000'000}),
+    ShapeName);
 
 TEST(PlanTest, ShortPromptsKeepEveryResidual) {
   const LayerPlan plan = Plan(kLlama8b, Options(Layout::kCompact), 400);
@@ -418,8 +503,10 @@ TEST(PlanFingerprintTest, EveryFieldCounts) {
   differs({32, 7, 128}, base);
   differs({32, 8, 120}, base);
   PlanOptions options = base;
-  options.layout = Layout::kPaper;
-  differs(kLlama8b, options);
+  for (const Layout layout : {Layout::kPaper, Layout::kSnapKv, Layout::kRecent}) {
+    options.layout = layout;
+    differs(kLlama8b, options);
+  }
   for (int64_t PlanOptions::*field :
        {&PlanOptions::theta_ppm, &PlanOptions::window_len, &PlanOptions::num_pins,
         &PlanOptions::rho_ppm, &PlanOptions::pool_width, &PlanOptions::utility_pool_width,

@@ -149,7 +149,7 @@ TEST_P(SerializedTest, NamesWhatIsWrong) {
   EXPECT_THAT(WithField(0, 'B').ToString(), HasSubstr("ANCHORKV"));
   EXPECT_THAT(WithField(8, uint32_t{2}).ToString(), HasSubstr("format 2"));
   EXPECT_THAT(WithField(12, uint32_t{9}).ToString(), HasSubstr("layout version 9"));
-  EXPECT_THAT(WithField(32, uint32_t{3}).ToString(), HasSubstr("unknown layout 3"));
+  EXPECT_THAT(WithField(32, uint32_t{5}).ToString(), HasSubstr("unknown layout 5"));
   EXPECT_THAT(WithField(36, uint32_t{2}).ToString(), HasSubstr("unknown code packing 2"));
   EXPECT_THAT(WithField(144, uint64_t{1}).ToString(), HasSubstr("plan fingerprint"));
   EXPECT_THAT(WithField(176, std::nan("")).ToString(), HasSubstr("rope pair 0"));
@@ -233,7 +233,8 @@ TEST_P(CacheFileSinkTest, SaysWhenItCannotWrite) {
   EXPECT_FALSE(CacheFileSink::Create(directory_, header_).ok());
 }
 
-const auto kLayouts = testing::Values(Layout::kDense, Layout::kCompact, Layout::kPaper);
+const auto kLayouts = testing::Values(Layout::kDense, Layout::kCompact, Layout::kPaper,
+                                      Layout::kSnapKv, Layout::kRecent);
 const auto kName = [](const testing::TestParamInfo<Layout>& info) {
   return std::string(LayoutName(info.param));
 };

@@ -90,7 +90,7 @@ def test_an_unknown_argument_is_named(script):
     (["--port", "65530"], "--port must be below 65000"),
     (["--prefill", "0"], "--prefill wants a positive whole number, got '0'"),
     (["--ratio", "twenty"], "--ratio wants a number, got 'twenty'"),
-    (["--kv", "zip"], "--kv is one of: anchorkv none; got 'zip'"),
+    (["--kv", "zip"], "--kv is one of: anchorkv none snapkv recent; got 'zip'"),
     (["--transport", "rdma"], "--transport is one of: ucx tcp; got 'rdma'"),
     (["--model", "/nowhere.gguf"], "there is no readable file '/nowhere.gguf'"),
     (["--model", "/tmp"], "there is no readable file '/tmp'"),

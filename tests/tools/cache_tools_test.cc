@@ -207,6 +207,17 @@ TEST_F(InspectCacheTest, WritesReconstructionAndStoredTensorsOfEveryLayout) {
   }
 }
 
+TEST_F(InspectCacheTest, WritesOnlyTheRowsThatAnEvictingLayoutKept) {
+  for (const kv::Layout layout : {kv::Layout::kSnapKv, kv::Layout::kRecent}) {
+    Save(layout);
+    ASSERT_TRUE(WriteLayerNpz(cache_, 0, Path("layer.npz")).ok());
+    const std::string listing = Python("python3", kListArchive, Path("layer.npz"));
+    EXPECT_THAT(listing, HasSubstr("reconstructed_k.npy <f4 False (2, 126, 64) "));
+    EXPECT_THAT(listing, HasSubstr("retained_v.npy <f4 False (2, 126, 64) "));
+    EXPECT_THAT(listing, HasSubstr("retained_pos.npy <u4 False (2, 126) "));
+  }
+}
+
 TEST_F(InspectCacheTest, NumpyLoadsALayer) {
   Save(kv::Layout::kCompact);
   ASSERT_TRUE(WriteLayerNpz(cache_, 0, Path("layer.npz")).ok());

@@ -121,7 +121,7 @@ TEST(GenerateTest, BytesAreThoseOfThePlan) {
   std::FILE* file = std::fopen(path.c_str(), "w");
   for (int i = 0; i < 300; ++i) std::fprintf(file, "Line %d of a long prompt. ", i);
   std::fclose(file);
-  for (const char* kv : {"anchorkv", "none"}) {
+  for (const char* kv : {"anchorkv", "snapkv", "recent", "none"}) {
     const std::string kv_flag = std::string(" --kv ") + kv;
     const nlohmann::json json = RunJson("--max-tokens 20 --file " + path + kv_flag);
     const Outcome plan = RunProgram("plan --model " + testing::TinyModelPath() + " --tokens " +
