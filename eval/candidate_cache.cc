@@ -9,19 +9,30 @@
 #include "common/status.h"
 #include "common/status_macros.h"
 #include "decode_node/core/engine.h"
+#include "eval/ablation/ablated_layer.h"
 #include "kv/layer_cache.h"
-#include "kv/layouts/reconstruct.h"
 #include "kv/tensor_span.h"
 
 namespace anchorage::eval {
 namespace {
 
 // The plan of the memory that is decoded over.
-kv::PlanOptions DecodedOptions(const kv::PlanOptions& options) {
-  if (options.layout != kv::Layout::kPaper) return options;
+kv::PlanOptions DecodedOptions(const kv::PlanOptions& options, bool ablated) {
+  if (options.layout != kv::Layout::kPaper && !ablated) return options;
   kv::PlanOptions dense;
   dense.layout = kv::Layout::kDense;
   return dense;
+}
+
+// The last `num_rows` of the rows: other caches may have asked for a wider window.
+kernels::ObservedRowsView LastRows(kernels::ObservedRowsView observed, int64_t num_rows) {
+  const int64_t skipped = observed.num_rows - std::min<int64_t>(observed.num_rows, num_rows);
+  const int64_t row = int64_t{observed.num_q_heads} * observed.head_dim;
+  observed.num_rows -= static_cast<int>(skipped);
+  observed.q += skipped * row;
+  observed.out += skipped * row;
+  observed.lse += skipped * observed.num_q_heads;
+  return observed;
 }
 
 void RoundTo(std::span<kernels::Bf16> to, const std::vector<float>& from) {
@@ -30,25 +41,32 @@ void RoundTo(std::span<kernels::Bf16> to, const std::vector<float>& from) {
 
 }  // namespace
 
-CandidateCache::CandidateCache(const kv::PlanOptions& options, kv::RequestPlan plan,
+CandidateCache::CandidateCache(const kv::PlanOptions& options,
+                               const std::optional<Ablation>& ablation, kv::RequestPlan plan,
                                std::shared_ptr<decode::Grant> memory, int64_t max_new)
     : options_(options),
+      ablation_(ablation),
       plan_(std::move(plan)),
       memory_(std::move(memory)),
       max_new_(max_new),
       compressor_(kv::MakeCompressor(options)) {}
 
 absl::StatusOr<CandidateCache> CandidateCache::Create(const model::Model& model,
-                                                      const kv::PlanOptions& options,
+                                                      const kv::PlanOptions& served,
                                                       int64_t seq_len, int64_t max_new,
-                                                      decode::Arena& arena) {
+                                                      decode::Arena& arena,
+                                                      const std::optional<Ablation>& ablation) {
+  if (ablation && served.layout != kv::Layout::kCompact) {
+    return Invalid("only anchorkv has ablations");
+  }
+  const kv::PlanOptions options = ablation ? PlanOf(*ablation, served) : served;
   const kv::Geometry geometry = model.geometry();
   const std::string wrong = kv::CheckPlan(geometry, options, seq_len, max_new);
   if (!wrong.empty()) return Invalid("%s", wrong);
-  ASSIGN_OR_RETURN(
-      std::shared_ptr<decode::Grant> memory,
-      arena.Reserve(kv::PlanRequest(geometry, DecodedOptions(options), seq_len, max_new)));
-  return CandidateCache(options, kv::PlanRequest(geometry, options, seq_len, max_new),
+  ASSIGN_OR_RETURN(std::shared_ptr<decode::Grant> memory,
+                   arena.Reserve(kv::PlanRequest(
+                       geometry, DecodedOptions(options, ablation.has_value()), seq_len, max_new)));
+  return CandidateCache(options, ablation, kv::PlanRequest(geometry, options, seq_len, max_new),
                         std::move(memory), max_new);
 }
 
@@ -56,9 +74,16 @@ absl::Status CandidateCache::TakeLayer(const kv::LayerKv& layer,
                                        const kernels::ObservedRowsView& observed,
                                        kernels::Stream& stream) {
   const kv::LayerPlan& plan = plan_.layers[static_cast<size_t>(layer.layer)];
+  const kernels::ObservedRowsView rows = LastRows(observed, options_.window_len);
+  if (ablation_ && plan.layout == kv::Layout::kCompact) {
+    ASSIGN_OR_RETURN(const AblatedLayer ablated,
+                     AblateLayer(layer, rows, plan, options_, *ablation_, stream));
+    StoreRows(layer.layer, ablated.rows);
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(
       const kv::CompressedLayer cache,
-      compressor_->Compress(layer, observed, plan, decode::kCodePacking, workspace_, stream));
+      compressor_->Compress(layer, rows, plan, decode::kCodePacking, workspace_, stream));
   RETURN_IF_ERROR(kv::VerifyLayer(plan, cache.region.span()));
   if (plan.layout == kv::Layout::kPaper) return StoreReconstructed(cache, layer.rope);
   std::memcpy(memory_->region(layer.layer).data(), cache.region.data(), cache.region.size());
@@ -71,12 +96,16 @@ absl::Status CandidateCache::StoreReconstructed(const kv::CompressedLayer& layer
   ASSIGN_OR_RETURN(
       const kv::ReconstructedLayer rows,
       kv::ReconstructLayer(layer.plan, layer.region.span(), rope, kernels::CodePacking::kLinear));
-  const kv::LayerPlan& dense = memory_->plan().layers[static_cast<size_t>(layer.layer)];
-  const std::span<std::byte> region = memory_->region(layer.layer);
+  StoreRows(layer.layer, rows);
+  return absl::OkStatus();
+}
+
+void CandidateCache::StoreRows(int layer, const kv::ReconstructedLayer& rows) {
+  const kv::LayerPlan& dense = memory_->plan().layers[static_cast<size_t>(layer)];
+  const std::span<std::byte> region = memory_->region(layer);
   RoundTo(kv::TensorSpan<kernels::Bf16>(dense, region, "k"), rows.k);
   RoundTo(kv::TensorSpan<kernels::Bf16>(dense, region, "v"), rows.v);
-  memory_->MarkLanded(layer.layer);
-  return absl::OkStatus();
+  memory_->MarkLanded(layer);
 }
 
 decode::Sequence& CandidateCache::Join(int32_t token) {

@@ -1,19 +1,22 @@
 // One way to keep a prompt's KV cache, under test: it is filled layer by layer as in serving and
-// then decoded over as in serving. The paper's layout, which is never served, is decoded over
-// densely, from what it reconstructs to.
+// then decoded over as in serving. What is never served, the paper's layout and every ablation, is
+// decoded over densely, from what it reconstructs to.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "decode_node/core/arena.h"
 #include "decode_node/core/sequence.h"
+#include "eval/ablation/ablation.h"
 #include "kernels/observed_rows.h"
 #include "kernels/stream.h"
 #include "kv/compressor.h"
+#include "kv/layouts/reconstruct.h"
 #include "kv/plan/plan.h"
 #include "model/model.h"
 
@@ -22,12 +25,14 @@ namespace anchorage::eval {
 class CandidateCache {
  public:
   // Sets the memory aside for a prompt of `seq_len` and `max_new` tokens after it. `arena` must
-  // outlive it. InvalidArgument: the plan makes no sense. ResourceExhausted: no memory.
-  static absl::StatusOr<CandidateCache> Create(const model::Model& model,
-                                               const kv::PlanOptions& options, int64_t seq_len,
-                                               int64_t max_new, decode::Arena& arena);
+  // outlive it. With an ablation, `options` are the served ones that it starts from, of layout
+  // kCompact. InvalidArgument: the plan makes no sense. ResourceExhausted: no memory.
+  static absl::StatusOr<CandidateCache> Create(
+      const model::Model& model, const kv::PlanOptions& options, int64_t seq_len, int64_t max_new,
+      decode::Arena& arena, const std::optional<Ablation>& ablation = std::nullopt);
 
-  // Compresses a finished layer, verifies the result and keeps it.
+  // Compresses a finished layer, verifies the result and keeps it. `observed`: at least the rows of
+  // this cache's own window.
   absl::Status TakeLayer(const kv::LayerKv& layer, const kernels::ObservedRowsView& observed,
                          kernels::Stream& stream);
 
@@ -43,12 +48,14 @@ class CandidateCache {
   }
 
  private:
-  CandidateCache(const kv::PlanOptions& options, kv::RequestPlan plan,
-                 std::shared_ptr<decode::Grant> memory, int64_t max_new);
+  CandidateCache(const kv::PlanOptions& options, const std::optional<Ablation>& ablation,
+                 kv::RequestPlan plan, std::shared_ptr<decode::Grant> memory, int64_t max_new);
 
   absl::Status StoreReconstructed(const kv::CompressedLayer& layer, const kernels::RopeView& rope);
+  void StoreRows(int layer, const kv::ReconstructedLayer& rows);
 
   kv::PlanOptions options_;
+  std::optional<Ablation> ablation_;
   kv::RequestPlan plan_;
   std::shared_ptr<decode::Grant> memory_;  // as it is decoded over
   int64_t max_new_;
