@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
-#include <span>
+#include <string>
 #include <utility>
-#include <vector>
 
 #include "common/status.h"
 #include "common/status_macros.h"
 #include "decode_node/core/engine.h"
 #include "eval/ablation/ablated_layer.h"
 #include "kv/layer_cache.h"
-#include "kv/tensor_span.h"
 
 namespace anchorage::eval {
 namespace {
@@ -49,7 +47,12 @@ CandidateCache::CandidateCache(const kv::PlanOptions& options,
       plan_(std::move(plan)),
       memory_(std::move(memory)),
       max_new_(max_new),
-      compressor_(kv::MakeCompressor(options)) {}
+      compressor_(kv::MakeCompressor(options)) {
+  for (const kv::LayerPlan& layer : plan_.layers) {
+    const std::vector<float> none(static_cast<size_t>(layer.num_kv_heads));
+    shares_.push_back({none, none});
+  }
+}
 
 absl::StatusOr<CandidateCache> CandidateCache::Create(const model::Model& model,
                                                       const kv::PlanOptions& served,
@@ -85,10 +88,24 @@ absl::Status CandidateCache::TakeLayer(const kv::LayerKv& layer,
       const kv::CompressedLayer cache,
       compressor_->Compress(layer, rows, plan, decode::kCodePacking, workspace_, stream));
   RETURN_IF_ERROR(kv::VerifyLayer(plan, cache.region.span()));
+  CountResiduals(cache);
   if (plan.layout == kv::Layout::kPaper) return StoreReconstructed(cache, layer.rope);
   std::memcpy(memory_->region(layer.layer).data(), cache.region.data(), cache.region.size());
   memory_->MarkLanded(layer.layer);
   return absl::OkStatus();
+}
+
+void CandidateCache::CountResiduals(const kv::CompressedLayer& layer) {
+  for (const kv::Side side : kv::kSides) {
+    const std::span<const uint32_t> first_slot = kv::TensorSpan<const uint32_t>(
+        layer.plan, layer.region.span(), side, "offset_k", "offset_v");
+    std::vector<float>& shares =
+        shares_[static_cast<size_t>(layer.layer)][static_cast<size_t>(side)];
+    for (size_t head = 0; head + 1 < first_slot.size(); ++head) {
+      shares[head] = static_cast<float>(first_slot[head + 1] - first_slot[head]) /
+                     static_cast<float>(layer.plan.seq_len);
+    }
+  }
 }
 
 absl::Status CandidateCache::StoreReconstructed(const kv::CompressedLayer& layer,

@@ -3,10 +3,13 @@
 // decoded over densely, from what it reconstructs to.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
+#include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,6 +21,7 @@
 #include "kv/compressor.h"
 #include "kv/layouts/reconstruct.h"
 #include "kv/plan/plan.h"
+#include "kv/tensor_span.h"
 #include "model/model.h"
 
 namespace anchorage::eval {
@@ -39,6 +43,18 @@ class CandidateCache {
   // All layers are there: a sequence whose next input is `token`, at position seq_len.
   decode::Sequence& Join(int32_t token);
 
+  // A layer that was taken, as it is decoded over.
+  const kv::LayerPlan& decoded_plan(int layer) const {
+    return memory_->plan().layers[static_cast<size_t>(layer)];
+  }
+  std::span<const std::byte> decoded_region(int layer) const { return memory_->region(layer); }
+
+  // Share of the prompt's positions that have a residual, of each KV head; 0 in a layer that was
+  // not taken yet or has none.
+  std::span<const float> residual_shares(int layer, kv::Side side) const {
+    return shares_[static_cast<size_t>(layer)][static_cast<size_t>(side)];
+  }
+
   const kv::PlanOptions& options() const { return options_; }
   // Exact bytes of the prompt's cache as it would travel, without padding.
   int64_t bytes() const { return plan_.prompt_bytes; }
@@ -51,6 +67,7 @@ class CandidateCache {
   CandidateCache(const kv::PlanOptions& options, const std::optional<Ablation>& ablation,
                  kv::RequestPlan plan, std::shared_ptr<decode::Grant> memory, int64_t max_new);
 
+  void CountResiduals(const kv::CompressedLayer& layer);
   absl::Status StoreReconstructed(const kv::CompressedLayer& layer, const kernels::RopeView& rope);
   void StoreRows(int layer, const kv::ReconstructedLayer& rows);
 
@@ -62,6 +79,7 @@ class CandidateCache {
   std::unique_ptr<kv::LayerCompressor> compressor_;
   kv::Workspace workspace_;
   std::unique_ptr<decode::Sequence> sequence_;
+  std::vector<std::array<std::vector<float>, 2>> shares_;  // [layer][side][H]
 };
 
 }  // namespace anchorage::eval

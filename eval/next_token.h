@@ -32,6 +32,19 @@ inline double Divergence(std::span<const double> log_p, std::span<const double> 
   return sum;
 }
 
+// Jensen-Shannon divergence of p and q in nats: symmetric, in [0, log 2].
+inline double SymmetricDivergence(std::span<const double> log_p, std::span<const double> log_q) {
+  double sum = 0;
+  for (size_t i = 0; i < log_p.size(); ++i) {
+    const double p = std::exp(log_p[i]);
+    const double q = std::exp(log_q[i]);
+    const double middle = (p + q) / 2;
+    if (p > 0) sum += p * (log_p[i] - std::log(middle));
+    if (q > 0) sum += q * (log_q[i] - std::log(middle));
+  }
+  return std::max(0.0, sum / 2);  // rounding can leave equals a hair below 0
+}
+
 // Means over the positions of a text.
 class Agreement {
  public:
@@ -39,17 +52,20 @@ class Agreement {
   void Add(std::span<const double> log_p, std::span<const double> log_q, int32_t truth) {
     ++positions_;
     divergence_ += Divergence(log_p, log_q);
+    symmetric_ += SymmetricDivergence(log_p, log_q);
     same_top_ += Likeliest(log_p) == Likeliest(log_q) ? 1 : 0;
     surprise_ -= log_q[static_cast<size_t>(truth)];
   }
 
   double mean_divergence() const { return divergence_ / positions_; }  // p || q, nats
+  double mean_symmetric() const { return symmetric_ / positions_; }    // Jensen-Shannon, nats
   double top1() const { return same_top_ / positions_; }               // share of equal first ranks
   double mean_surprise() const { return surprise_ / positions_; }      // of the text under q, nats
 
  private:
   double positions_ = 0;
   double divergence_ = 0;
+  double symmetric_ = 0;
   double same_top_ = 0;
   double surprise_ = 0;
 };

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <sstream>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "common/status.h"
@@ -64,6 +65,32 @@ std::string CommentsOf(const std::string& source) {
   return comments;
 }
 
+std::vector<fs::path> DocumentsOf(const fs::path& root) {
+  std::vector<fs::path> files = FilesUnder(root / "docs", {".md"});
+  for (const char* name : {"LICENSE", "README.md"}) {
+    if (fs::exists(root / name)) files.push_back(root / name);
+  }
+  return files;
+}
+
+std::vector<fs::path> ProgramsOf(const fs::path& root) {
+  std::vector<fs::path> files = FilesUnder(root / "scripts", {".py", ".sh"});
+  const std::vector<fs::path> tests = FilesUnder(root / "tests", {".py", ".sh"});
+  files.insert(files.end(), tests.begin(), tests.end());
+  return files;
+}
+
+std::vector<fs::path> SourcesOf(const fs::path& root) {
+  std::vector<fs::path> files;
+  const auto add = [&](const char* folder) {
+    const std::vector<fs::path> some = FilesUnder(root / folder, {".h", ".cc"});
+    files.insert(files.end(), some.begin(), some.end());
+  };
+  for (const char* room : kRooms) add(room);
+  for (const char* beside : {"eval", "bench", "tests"}) add(beside);
+  return files;
+}
+
 absl::StatusOr<std::string> ReadProse(const fs::path& root) {
   ASSIGN_OR_RETURN(std::string text,
                    Concatenate({root / "LICENSE", root / "docs" / "ARCHITECTURE.md"}));
@@ -77,10 +104,7 @@ absl::StatusOr<std::string> ReadProse(const fs::path& root) {
 }
 
 absl::StatusOr<std::string> ReadScripts(const fs::path& root) {
-  std::vector<fs::path> files = FilesUnder(root / "scripts", {".py", ".sh"});
-  const std::vector<fs::path> tests = FilesUnder(root / "tests", {".py", ".sh"});
-  files.insert(files.end(), tests.begin(), tests.end());
-  return Concatenate(files);
+  return Concatenate(ProgramsOf(root));
 }
 
 }  // namespace
@@ -91,6 +115,27 @@ absl::StatusOr<std::string> ReadOwnText(std::string_view kind, const std::string
   if (kind == "prose") return ReadProse(top);
   if (kind == "scripts") return ReadScripts(top);
   return Invalid("no text of kind '%s'", kind);
+}
+
+absl::StatusOr<std::vector<std::string>> ReadOwnFiles(std::string_view sort,
+                                                      const std::string& root) {
+  if (sort != "code" && sort != "prose") return Invalid("no texts of the sort '%s'", sort);
+  const bool code = sort == "code";
+  std::vector<std::string> texts;
+  for (const fs::path& path : code ? ProgramsOf(root) : DocumentsOf(root)) {
+    ASSIGN_OR_RETURN(std::string text, ReadFile(path));
+    texts.push_back(std::move(text));
+  }
+  for (const fs::path& path : SourcesOf(root)) {
+    ASSIGN_OR_RETURN(std::string source, ReadFile(path));
+    texts.push_back(code ? std::move(source) : CommentsOf(source));
+  }
+  std::erase_if(texts, [](const std::string& text) { return text.empty(); });
+  if (texts.empty()) {
+    return NotFound("no %s under '%s': run from the top folder of the sources or name it", sort,
+                    root);
+  }
+  return texts;
 }
 
 }  // namespace anchorage::eval

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -17,5 +18,12 @@ inline constexpr const char* kTextKinds[] = {"code", "prose", "scripts"};
 // `root`: the top folder of the sources. InvalidArgument: no such kind. NotFound: a file is
 // missing.
 absl::StatusOr<std::string> ReadOwnText(std::string_view kind, const std::string& root);
+
+// All that there is of one sort, each file apart, in ascending order of their paths:
+//   "code"   the sources and programs of every folder, tests included
+//   "prose"  the documents, and of each source its comments
+// As ReadOwnText; NotFound also when `root` has nothing of the sort.
+absl::StatusOr<std::vector<std::string>> ReadOwnFiles(std::string_view sort,
+                                                      const std::string& root);
 
 }  // namespace anchorage::eval
