@@ -1,5 +1,6 @@
 #include "tools/eval.h"
 
+#include "tools/eval_fidelity.h"
 #include "tools/eval_ruler.h"
 
 namespace anchorage::tools {
@@ -11,7 +12,7 @@ const Command& EvalCommand() {
                                   .description = "Each evaluation is a command of its own:",
                                   .flags = {},
                                   .run = nullptr,
-                                  .subcommands = {&EvalRulerCommand()}};
+                                  .subcommands = {&EvalFidelityCommand(), &EvalRulerCommand()}};
   return command;
 }
 
