@@ -1,0 +1,57 @@
+#include "eval/fidelity/candidate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace anchorage::eval {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+absl::StatusOr<std::vector<Candidate>> Make(const std::vector<std::string>& methods,
+                                            const std::vector<double>& ratios) {
+  kv::PlanOptions compact;
+  compact.num_pins = 9;
+  return MakeCandidates(methods, ratios, compact);
+}
+
+TEST(CandidateTest, TheFullCacheComesFirstAndOnce) {
+  for (const std::vector<std::string>& methods :
+       {std::vector<std::string>{"compact", "full", "paper"}, {"compact", "paper"}}) {
+    const auto candidates = Make(methods, {5, 2.5});
+    ASSERT_TRUE(candidates.ok()) << candidates.status();
+    std::vector<std::string> names;
+    for (const Candidate& candidate : *candidates) names.push_back(candidate.name());
+    EXPECT_THAT(names, ElementsAre("full", "compact 5x", "compact 2.5x", "paper 5x", "paper 2.5x"));
+  }
+}
+
+TEST(CandidateTest, EachHasThePlanOfItsName) {
+  const auto candidates = Make({"compact", "paper"}, {10});
+  ASSERT_TRUE(candidates.ok());
+  EXPECT_EQ((*candidates)[0].options.layout, kv::Layout::kDense);
+  EXPECT_EQ((*candidates)[1].options.layout, kv::Layout::kCompact);
+  EXPECT_EQ((*candidates)[1].options.theta_ppm, 100'000);
+  EXPECT_EQ((*candidates)[1].options.num_pins, 9);
+  EXPECT_EQ((*candidates)[2].options.layout, kv::Layout::kPaper);
+  EXPECT_EQ((*candidates)[2].options.num_pins, 0);
+}
+
+TEST(CandidateTest, RefusesWithARemedy) {
+  const auto refused = [](const std::vector<std::string>& methods,
+                          const std::vector<double>& ratios, const std::string& reason) {
+    EXPECT_THAT(std::string(Make(methods, ratios).status().message()), HasSubstr(reason));
+  };
+  refused({"zip"}, {5}, "'zip' is none of full, compact, paper");
+  refused({"paper", "paper"}, {5}, "'paper' stands there twice");
+  refused({"paper"}, {5, 5}, "5 stands there twice");
+  refused({"paper"}, {0.5}, "0.5 is not a compression of 1 or more");
+  refused({"paper"}, {}, "--ratios");
+}
+
+}  // namespace
+}  // namespace anchorage::eval
