@@ -33,8 +33,10 @@ ABSL_FLAG(std::vector<std::string>, kinds, {},
           "retrieval with --text");
 ABSL_FLAG(int64_t, prompts, 10, "prompts of each kind and length");
 ABSL_FLAG(int64_t, forced, 256, "tokens behind each prompt that are predicted from its cache");
-ABSL_FLAG(std::vector<std::string>, methods, (std::vector<std::string>{"compact", "paper"}),
-          "what is compared with the full cache; the others are compared with the first");
+ABSL_FLAG(std::vector<std::string>, methods,
+          (std::vector<std::string>{"compact", "paper", "snapkv", "recent"}),
+          "what is compared with the full cache, ablations such as rank-random too; the others are "
+          "compared with the first");
 ABSL_FLAG(int64_t, probe_rows, 32, "tokens behind each prompt whose attention is compared");
 ABSL_FLAG(std::string, text, "", "a text file of yours, instead of this repository's texts");
 ABSL_FLAG(std::string, root, ".", "top folder of this repository's sources");

@@ -69,10 +69,7 @@ kv::PlanOptions PlanOf(const Ablation& ablation, const kv::PlanOptions& served) 
   if (ablation.scored_anchors) options.rho_ppm = kv::kPpm;
   if (ablation.no_sinks) options.num_pins = 0;
   if (ablation.unpooled_utility) options.utility_pool_width = 1;
-  if (ablation.one_code) {
-    options.fine_from_ppm = kv::kPpm;
-    options.fine_share_ppm = 0;
-  }
+  if (ablation.one_code) options.fine_share_ppm = 0;
   if (ablation.equal_layers) options.profile = kv::Profile();
   if (ablation.window_len > 0) options.window_len = ablation.window_len;
   return options;

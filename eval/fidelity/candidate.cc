@@ -1,6 +1,7 @@
 #include "eval/fidelity/candidate.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -14,18 +15,22 @@ namespace {
 struct Method {
   const char* name;
   kv::Layout layout;
+  std::optional<Ablation> ablation = std::nullopt;
 };
 constexpr Method kMethods[] = {
-    {"full", kv::Layout::kDense},
-    {"compact", kv::Layout::kCompact},
-    {"paper", kv::Layout::kPaper},
+    {"full", kv::Layout::kDense},    {"compact", kv::Layout::kCompact},
+    {"paper", kv::Layout::kPaper},   {"snapkv", kv::Layout::kSnapKv},
+    {"recent", kv::Layout::kRecent},
 };
 
 absl::StatusOr<Method> MethodOf(const std::string& name) {
   for (const Method& method : kMethods) {
     if (method.name == name) return method;
   }
-  return Invalid("--methods: '%s' is none of %s", name, KnownMethods());
+  const absl::StatusOr<Ablation> ablation = ParseAblation(name);
+  if (ablation.ok()) return Method{name.c_str(), kv::Layout::kCompact, *ablation};
+  return Invalid("--methods: '%s' is none of %s, and no ablation: %s", name, KnownMethods(),
+                 std::string(ablation.status().message()));
 }
 
 kv::PlanOptions OptionsOf(const Method& method, double ratio, const kv::PlanOptions& compact) {
@@ -69,7 +74,7 @@ absl::StatusOr<std::vector<Candidate>> MakeCandidates(std::span<const std::strin
     if (!seen.insert(name).second) return Invalid("--methods: '%s' stands there twice", name);
     if (method.layout == full.layout) continue;
     for (const double ratio : ratios) {
-      candidates.push_back({name, ratio, OptionsOf(method, ratio, compact)});
+      candidates.push_back({name, ratio, OptionsOf(method, ratio, compact), method.ablation});
     }
   }
   return candidates;

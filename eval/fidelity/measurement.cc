@@ -139,8 +139,8 @@ absl::StatusOr<std::vector<CandidateCache>> Measurement::MakeCaches(const Prompt
   const int64_t forced = std::ssize(prompt.ids) - 1 - prompt.seq_len;
   std::vector<CandidateCache> caches;
   for (const Candidate& candidate : candidates_) {
-    absl::StatusOr<CandidateCache> cache =
-        CandidateCache::Create(*model_, candidate.options, prompt.seq_len, forced, arena);
+    absl::StatusOr<CandidateCache> cache = CandidateCache::Create(
+        *model_, candidate.options, prompt.seq_len, forced, arena, candidate.ablation);
     if (!cache.ok()) return Annotate(cache.status(), candidate.name());
     caches.push_back(*std::move(cache));
   }

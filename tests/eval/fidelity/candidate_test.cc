@@ -41,6 +41,17 @@ TEST(CandidateTest, EachHasThePlanOfItsName) {
   EXPECT_EQ((*candidates)[2].options.num_pins, 0);
 }
 
+TEST(CandidateTest, AnAblationIsAMethod) {
+  const auto candidates = Make({"compact", "rank-random", "snapkv", "recent"}, {10});
+  ASSERT_TRUE(candidates.ok()) << candidates.status();
+  EXPECT_FALSE((*candidates)[1].ablation);
+  ASSERT_TRUE((*candidates)[2].ablation);
+  EXPECT_EQ((*candidates)[2].ablation->rank_by, RankBy::kRandom);
+  EXPECT_EQ((*candidates)[2].name(), "rank-random 10x");
+  EXPECT_EQ((*candidates)[3].options.layout, kv::Layout::kSnapKv);
+  EXPECT_EQ((*candidates)[4].options.layout, kv::Layout::kRecent);
+}
+
 TEST(CandidateTest, RefusesWithARemedy) {
   const auto refused = [](const std::vector<std::string>& methods,
                           const std::vector<double>& ratios, const std::string& reason) {

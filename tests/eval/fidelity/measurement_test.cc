@@ -135,6 +135,22 @@ TEST_F(MeasurementTest, TheAnswersAddUpToWhatTheirTokensCost) {
   }
 }
 
+TEST_F(MeasurementTest, EvictedPositionsHaveNoLogitsAndAblationsDo) {
+  const std::vector<std::string> methods = {"snapkv", "recent", "rank-random"};
+  const std::vector<double> ratios = {10};
+  kernels::Stream stream(2);
+  auto measurement = Measurement::Create(
+      *model_, *MakeCandidates(methods, ratios, kv::PlanOptions()), kProbeRows, stream);
+  ASSERT_TRUE(measurement.ok()) << measurement.status();
+  const auto result = measurement->Run(MakePrompt());
+  ASSERT_TRUE(result.ok()) << result.status();
+  for (size_t at = 1; at < 4; ++at) {
+    EXPECT_GT(result->candidates[at].kl, 0) << result->candidates[at].name;
+    EXPECT_LT(result->candidates[at].cosine_mean, 0.9999);
+    EXPECT_EQ(result->candidates[at].logit_errors.empty(), at < 3);
+  }
+}
+
 TEST_F(MeasurementTest, ThreadsChangeNothing) {
   PromptResult one = Measure(1);
   PromptResult three = Measure(3);
