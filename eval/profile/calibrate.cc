@@ -14,6 +14,7 @@
 #include "decode_node/core/batch_step.h"
 #include "eval/profile/layer_errors.h"
 #include "eval/report/progress.h"
+#include "kv/layer_cache.h"
 #include "nlohmann/json.hpp"
 
 namespace anchorage::eval {
@@ -95,6 +96,12 @@ class Calibration {
   }
 
  private:
+  // Texts are known by name and content.
+  static std::string KeyOf(const CalibrationText& text) {
+    return absl::StrFormat("%s (%016x)", text.name,
+                           kv::Checksum(std::as_bytes(std::span(text.content))));
+  }
+
   std::string Settings() const {
     kv::PlanOptions plan = options_.plan;
     plan.profile = kv::Profile();
@@ -107,14 +114,15 @@ class Calibration {
   absl::StatusOr<Errors> MeasureText(const CalibrationText& text) {
     Errors errors;
     std::unique_ptr<LayerErrors> measured;
+    const std::string key = KeyOf(text);
     for (int64_t layer = 0; layer < model_.config().num_layers; ++layer) {
-      std::optional<std::vector<double>> known = journal_.Find(text.name, layer);
+      std::optional<std::vector<double>> known = journal_.Find(key, layer);
       if (!known.has_value()) {
         if (measured == nullptr) {
           ASSIGN_OR_RETURN(measured, Prepare(text));
         }
         ASSIGN_OR_RETURN(known, measured->Measure(layer));
-        RETURN_IF_ERROR(journal_.Add(text.name, layer, *known));
+        RETURN_IF_ERROR(journal_.Add(key, layer, *known));
       }
       errors.push_back(*std::move(known));
       progress_.Advance(1, absl::StrFormat("%s, layer %d", text.name, layer));
