@@ -1,6 +1,7 @@
 #include "kv/plan_flags.h"
 
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/flags/flag.h"
@@ -39,7 +40,8 @@ absl::StatusOr<Profile> ProfileFromFlag(const std::string& model_path) {
   if (path == "none") return Profile();
   if (path == "auto") {
     path = ProfilePathFor(model_path);
-    if (model_path.empty() || !std::filesystem::exists(path)) return Profile();
+    std::error_code unreadable;
+    if (model_path.empty() || !std::filesystem::exists(path, unreadable)) return Profile();
   }
   absl::StatusOr<ProfileFile> file = ReadProfileFile(path);
   if (!file.ok()) return Annotate(file.status(), "--kv-profile");
@@ -73,8 +75,10 @@ const char* KvMode(Layout layout) {
 std::string DescribeKv(const PlanOptions& options) {
   const char* mode = KvMode(options.layout);
   if (options.layout == Layout::kDense) return mode;
-  return absl::StrFormat("%s %gx%s", mode, 1e6 / static_cast<double>(options.theta_ppm),
-                         options.profile.empty() ? "" : " with a profile");
+  const std::string ratio =
+      absl::StrFormat("%s %gx", mode, 1e6 / static_cast<double>(options.theta_ppm));
+  if (options.profile.empty()) return ratio;
+  return absl::StrFormat("%s, profile %016x", ratio, ProfileFingerprint(options.profile));
 }
 
 }  // namespace anchorage::kv

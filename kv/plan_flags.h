@@ -24,7 +24,7 @@ absl::StatusOr<PlanOptions> PlanOptionsFromFlags(const std::string& model_path);
 // What --kv calls a layout.
 const char* KvMode(Layout layout);
 
-// For people: "anchorkv 20x" or "none".
+// For people: "anchorkv 20x", "anchorkv 20x, profile 0123456789abcdef" or "none".
 std::string DescribeKv(const PlanOptions& options);
 
 }  // namespace anchorage::kv

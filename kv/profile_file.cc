@@ -78,6 +78,8 @@ absl::StatusOr<ProfileFile> Parse(const std::string& text) {
     }
     RETURN_IF_ERROR(AppendIntegers(layer, "nanonats", file.profile.nanonats));
   }
+  file.profile.num_kv_heads = file.geometry.num_kv_heads;
+  file.profile.head_dim = file.geometry.head_dim;
   const std::string problem = CheckProfile(file.profile, file.geometry.num_layers);
   if (!problem.empty()) return Invalid("%s", problem);
   if (file.profile.empty()) return Invalid("it has no rates");
@@ -109,7 +111,7 @@ absl::Status WriteProfileFile(const std::string& path, const ProfileFile& file) 
                      {"head_dim", file.geometry.head_dim},
                      {"millibits", file.profile.millibits}};
   // One layer a line, so that two profiles can be compared line by line.
-  std::string text = head.dump();
+  std::string text = head.dump(-1, ' ', false, Json::error_handler_t::replace);
   text.pop_back();
   text += ",\n\"nanonats\": [";
   for (size_t i = 0; i < layers.size(); ++i) text += (i == 0 ? "\n" : ",\n") + layers[i].dump();

@@ -105,6 +105,9 @@ void ParseProfile(Reader& reader, uint64_t num_rates, CacheHeader& header) {
   const uint64_t num_errors = num_rates * static_cast<uint64_t>(header.geometry.num_layers);
   for (uint64_t i = 0; i < num_rates; ++i) profile.millibits.push_back(reader.Get<int64_t>());
   for (uint64_t i = 0; i < num_errors; ++i) profile.nanonats.push_back(reader.Get<int64_t>());
+  if (num_rates == 0) return;
+  profile.num_kv_heads = header.geometry.num_kv_heads;
+  profile.head_dim = header.geometry.head_dim;
 }
 
 absl::StatusOr<CacheHeader> ParseHeader(std::span<const std::byte> file) {

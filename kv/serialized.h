@@ -9,8 +9,7 @@
 //   32      u32, u32       layout, code packing
 //   40      i64 x 4        layers, KV heads, head_dim, prompt tokens
 //   72      i64 x 8        theta ppm, window, pins, rho ppm, pool width, utility pool width, share
-//   of
-//                          fine slots in ppm, floor tokens
+//                          of fine slots in ppm, floor tokens
 //   136     u64 x 3        seed, plan fingerprint, model fingerprint
 //   160     u64 x 2        rope pairs = head_dim / 2; rates of the profile, 0: equal shares
 //   176     f64 [pairs]    radians that a pair turns from one position to the next

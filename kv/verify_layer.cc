@@ -46,7 +46,7 @@ class Verifier {
         return CompactIndex(plan_, idx, head, position);
       }));
       RETURN_IF_ERROR(Slots<uint32_t>(side));
-      if (NumSlots(plan_, side, Stage::kFine) == 0) continue;
+      if (plan_.Find("fine_mask_k") == nullptr) continue;
       RETURN_IF_ERROR(AllScales<kernels::Bf16>(Name(side, "fine_scale_k", "fine_scale_v")));
       RETURN_IF_ERROR(FineSlots(side));
     }

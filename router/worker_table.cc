@@ -34,8 +34,8 @@ absl::Status WorkerTable::Judge(proto::Role role, const proto::Hello& hello) con
   }
   if (theirs.plan_fingerprint() != identity_.plan_fingerprint()) {
     return FailedPrecondition(
-        "the KV plan differs: '%s' here (%016x), '%s' there (%016x); --kv, --ratio and the model "
-        "must be the same",
+        "the KV plan differs: '%s' here (%016x), '%s' there (%016x); the model, --kv, --ratio, "
+        "--kv-profile, --kv-floor-tokens and --pin-sinks must be the same",
         identity_.kv_mode(), identity_.plan_fingerprint(), theirs.kv_mode(),
         theirs.plan_fingerprint());
   }

@@ -26,8 +26,11 @@ is_the_model() {
 
 models="$(dirname "$ANCHORAGE_DEFAULT_MODEL")"
 mkdir -p "$models"
-cmp -s "$ANCHORAGE_DEFAULT_PROFILE" "${ANCHORAGE_DEFAULT_MODEL%.gguf}.kvprofile.json" ||
-  cp "$ANCHORAGE_DEFAULT_PROFILE" "${ANCHORAGE_DEFAULT_MODEL%.gguf}.kvprofile.json"
+profile="${ANCHORAGE_DEFAULT_MODEL%.gguf}.kvprofile.json"
+if [[ ! "$profile" -nt "$ANCHORAGE_DEFAULT_PROFILE" ]]; then  # one of the user's own is newer
+  cp "$ANCHORAGE_DEFAULT_PROFILE" "$profile.new.$$"
+  mv "$profile.new.$$" "$profile"
+fi
 ! is_the_model "$ANCHORAGE_DEFAULT_MODEL" || exit 0
 
 download="$(mktemp -d "$models/download.XXXXXX")"

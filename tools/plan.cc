@@ -1,7 +1,9 @@
 #include "tools/plan.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -100,10 +102,12 @@ absl::StatusOr<Question> QuestionFromFlags() {
 }
 
 // Bits per second, or 0 when it was not asked or nothing is compressed.
-double BreakEvenBitsPerSecond(const Question& question, const kv::LayerPlan& layer) {
-  if (question.compress_us_per_token <= 0 || layer.bytes >= layer.full_bytes) return 0;
+double BreakEvenBitsPerSecond(const Question& question, const kv::RequestPlan& request) {
+  if (question.compress_us_per_token <= 0 || request.prompt_bytes >= request.full_bytes) return 0;
   const double tokens_us = static_cast<double>(question.tokens) * 1e-6;
-  return 8 * BreakEvenBytesPerSecond({question.geometry.num_layers, layer.full_bytes, layer.bytes,
+  const int64_t layers = question.geometry.num_layers;
+  return 8 * BreakEvenBytesPerSecond({layers, request.full_bytes / layers,
+                                      request.prompt_bytes / layers,
                                       question.prefill_us_per_token * tokens_us,
                                       question.compress_us_per_token * tokens_us});
 }
@@ -126,6 +130,8 @@ Json LayerJson(const kv::LayerPlan& layer) {
           {"slots", layer.key_slots + layer.value_slots},
           {"key_slots", layer.key_slots},
           {"value_slots", layer.value_slots},
+          {"key_fine_slots", layer.key_fine_slots},
+          {"value_fine_slots", layer.value_fine_slots},
           {"bytes", layer.bytes},
           {"region_bytes", layer.region_bytes},
           {"budget_bytes", layer.budget_bytes},
@@ -162,7 +168,7 @@ Json AnswerJson(const Question& question, const kv::RequestPlan& request) {
                    {"full_bytes", request.full_bytes},
                    {"ratio", Ratio(request.full_bytes, request.prompt_bytes)}}}};
   if (question.memory_bytes > 0) answer["sessions"] = question.memory_bytes / request.bytes;
-  if (const double speed = BreakEvenBitsPerSecond(question, layer); speed > 0) {
+  if (const double speed = BreakEvenBitsPerSecond(question, request); speed > 0) {
     answer["break_even_bits_per_second"] = speed;
   }
   return answer;
@@ -174,8 +180,11 @@ void Row(const char* name, int64_t bytes) {
 }
 
 void PrintAnchors(const kv::LayerPlan& layer) {
-  std::printf("  ratio %.2f; %lld + %lld slots of K and V\n", Ratio(layer.full_bytes, layer.bytes),
-              static_cast<long long>(layer.key_slots), static_cast<long long>(layer.value_slots));
+  std::printf("  ratio %.2f; %lld + %lld slots of K and V, %lld + %lld of them fine\n",
+              Ratio(layer.full_bytes, layer.bytes), static_cast<long long>(layer.key_slots),
+              static_cast<long long>(layer.value_slots),
+              static_cast<long long>(layer.key_fine_slots),
+              static_cast<long long>(layer.value_fine_slots));
   std::printf("  %lld anchors per head: %lld pinned, %lld by score, %lld uniform, window %lld\n",
               static_cast<long long>(layer.num_anchors), static_cast<long long>(layer.num_pins),
               static_cast<long long>(layer.num_scored), static_cast<long long>(layer.num_uniform),
@@ -190,8 +199,8 @@ void PrintRetained(const kv::LayerPlan& layer) {
               static_cast<long long>(layer.num_retained - layer.num_pins - layer.num_scored));
 }
 
-void PrintLayer(const kv::LayerPlan& layer) {
-  std::printf("One layer (%s)\n", kv::LayoutName(layer.layout));
+void PrintLayer(const kv::LayerPlan& layer, bool all_alike) {
+  std::printf("%s (%s)\n", all_alike ? "One layer" : "Layer 0", kv::LayoutName(layer.layout));
   for (const kv::TensorPlan& tensor : layer.tensors) Row(tensor.name, tensor.bytes);
   if (kv::EvictsPositions(layer.layout)) {
     Row("in all", layer.bytes);
@@ -223,15 +232,28 @@ void PrintRequest(const Question& question, const kv::RequestPlan& request) {
   Row("prompt, dense", request.full_bytes);
 }
 
+// Bytes of the layer that has the fewest and of the one that has the most.
+std::pair<int64_t, int64_t> LeastAndMost(const kv::RequestPlan& request) {
+  const auto [least, most] = std::minmax_element(
+      request.layers.begin(), request.layers.end(),
+      [](const kv::LayerPlan& a, const kv::LayerPlan& b) { return a.bytes < b.bytes; });
+  return {least->bytes, most->bytes};
+}
+
 void PrintAnswer(const Question& question, const kv::RequestPlan& request) {
-  PrintLayer(request.layers.front());
+  const auto [least, most] = LeastAndMost(request);
+  PrintLayer(request.layers.front(), least == most);
+  if (least != most) {
+    std::printf("  by the profile, layers have %s to %s\n", FormatBytes(least).c_str(),
+                FormatBytes(most).c_str());
+  }
   PrintRequest(question, request);
   if (question.memory_bytes > 0) {
     std::printf("\n%lld such sessions fit in %s.\n",
                 static_cast<long long>(question.memory_bytes / request.bytes),
                 FormatBytes(question.memory_bytes).c_str());
   }
-  const double speed = BreakEvenBitsPerSecond(question, request.layers.front());
+  const double speed = BreakEvenBitsPerSecond(question, request);
   if (speed > 0) {
     std::printf(
         "\nCompression stops paying on links above %.2f Gbit/s: there, with L layers of c seconds\n"

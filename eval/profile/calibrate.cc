@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "common/status.h"
 #include "common/status_macros.h"
 #include "decode_node/core/batch_step.h"
@@ -47,7 +48,7 @@ class Journal {
     std::ofstream file(path_, std::ios::app);
     const Json line = {{"settings", settings_}, {"text", text}, {"layer", layer}, {"nats", errors}};
     // A newline first: it ends a line that was cut short.
-    file << "\n" << line.dump() << "\n";
+    file << "\n" << line.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
     if (!file.flush()) return NotFound("cannot write %s", path_);
     return absl::OkStatus();
   }
@@ -55,15 +56,18 @@ class Journal {
  private:
   void Read(const std::string& line) {
     const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object() || json.value("settings", "") != settings_) return;
-    if (!json.contains("nats") || !json["nats"].is_array()) return;
+    if (!json.is_object() || json.value("settings", Json()) != settings_) return;
+    const Json text = json.value("text", Json());
+    const Json layer = json.value("layer", Json());
+    const Json nats = json.value("nats", Json());
+    if (!text.is_string() || !layer.is_number_integer() || !nats.is_array()) return;
     std::vector<double> errors;
-    for (const Json& error : json["nats"]) {
+    for (const Json& error : nats) {
       if (!error.is_number()) return;
       errors.push_back(error.get<double>());
     }
     if (errors.size() != Rates().size()) return;
-    errors_[{json.value("text", ""), json.value("layer", int64_t{-1})}] = errors;
+    errors_[{text.get<std::string>(), layer.get<int64_t>()}] = errors;
   }
 
   std::string path_;
@@ -88,9 +92,12 @@ class Calibration {
 
   absl::StatusOr<std::vector<Errors>> Run() {
     ASSIGN_OR_RETURN(step_, decode::BatchStep::Create(model_, {}, stream_));
-    std::vector<Errors> all;
     for (const CalibrationText& text : options_.texts) {
-      ASSIGN_OR_RETURN(all.emplace_back(), MeasureText(text));
+      ASSIGN_OR_RETURN(ids_.emplace_back(), Tokenise(text));
+    }
+    std::vector<Errors> all;
+    for (size_t index = 0; index < options_.texts.size(); ++index) {
+      ASSIGN_OR_RETURN(all.emplace_back(), MeasureText(index));
     }
     return all;
   }
@@ -106,12 +113,13 @@ class Calibration {
     kv::PlanOptions plan = options_.plan;
     plan.profile = kv::Profile();
     plan.theta_ppm = kv::PlanOptions().theta_ppm;
-    return absl::StrFormat("model %016x, plan %016x, %d tokens and %d", model_.fingerprint(),
-                           kv::PlanFingerprint(model_.geometry(), plan), options_.tokens,
-                           options_.forced);
+    return absl::StrFormat("model %016x, plan %016x, %d tokens and %d, rates %s",
+                           model_.fingerprint(), kv::PlanFingerprint(model_.geometry(), plan),
+                           options_.tokens, options_.forced, absl::StrJoin(Rates(), " "));
   }
 
-  absl::StatusOr<Errors> MeasureText(const CalibrationText& text) {
+  absl::StatusOr<Errors> MeasureText(size_t index) {
+    const CalibrationText& text = options_.texts[index];
     Errors errors;
     std::unique_ptr<LayerErrors> measured;
     const std::string key = KeyOf(text);
@@ -119,7 +127,9 @@ class Calibration {
       std::optional<std::vector<double>> known = journal_.Find(key, layer);
       if (!known.has_value()) {
         if (measured == nullptr) {
-          ASSIGN_OR_RETURN(measured, Prepare(text));
+          ASSIGN_OR_RETURN(measured,
+                           LayerErrors::Create(model_, options_.plan, Rates(), ids_[index],
+                                               options_.tokens, *step_, stream_));
         }
         ASSIGN_OR_RETURN(known, measured->Measure(layer));
         RETURN_IF_ERROR(journal_.Add(key, layer, *known));
@@ -130,15 +140,14 @@ class Calibration {
     return errors;
   }
 
-  absl::StatusOr<std::unique_ptr<LayerErrors>> Prepare(const CalibrationText& text) {
+  absl::StatusOr<std::vector<int32_t>> Tokenise(const CalibrationText& text) const {
     std::vector<int32_t> ids = tokenizer_.Encode(text.content);
     const auto needed = static_cast<size_t>(options_.tokens + options_.forced + 1);
     if (ids.size() < needed) {
       return Invalid("the text '%s' has %d tokens, fewer than %d", text.name, ids.size(), needed);
     }
     ids.resize(needed);
-    return LayerErrors::Create(model_, options_.plan, Rates(), ids, options_.tokens, *step_,
-                               stream_);
+    return ids;
   }
 
   const model::Model& model_;
@@ -148,6 +157,7 @@ class Calibration {
   Journal journal_;
   Progress progress_;
   std::unique_ptr<decode::BatchStep> step_;
+  std::vector<std::vector<int32_t>> ids_;  // of each text
 };
 
 // What compressing without residuals costs, summed over the layers.
@@ -181,14 +191,18 @@ kv::Profile Combine(const std::vector<Errors>& texts, int64_t num_layers) {
 absl::StatusOr<kv::Profile> Calibrate(const model::Model& model, const text::Tokenizer& tokenizer,
                                       const CalibrationOptions& options, kernels::Stream& stream) {
   if (options.texts.empty()) return Invalid("a calibration needs at least one text");
-  if (options.tokens < 1 || options.forced < 1 ||
-      options.tokens + options.forced > model.config().context_length) {
+  const int64_t context = model.config().context_length;
+  if (options.tokens < 1 || options.forced < 1 || options.tokens > context ||
+      options.forced > context - options.tokens) {
     return Invalid("%d tokens and %d after them, the model's context is %d", options.tokens,
                    options.forced, model.config().context_length);
   }
   Calibration calibration(model, tokenizer, options, stream);
   ASSIGN_OR_RETURN(const std::vector<Errors> errors, calibration.Run());
-  return Combine(errors, model.config().num_layers);
+  kv::Profile profile = Combine(errors, model.config().num_layers);
+  const std::string problem = kv::CheckProfile(profile, model.config().num_layers);
+  if (!problem.empty()) return Internal("the measured profile makes no sense: %s", problem);
+  return profile;
 }
 
 }  // namespace anchorage::eval

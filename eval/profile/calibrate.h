@@ -22,7 +22,7 @@ struct CalibrationOptions {
   std::vector<CalibrationText> texts;  // of several kinds
   int64_t tokens = 4096;               // of each prompt
   int64_t forced = 96;                 // after it
-  kv::PlanOptions plan;                // of the compact layout; its profile and theta do not count
+  kv::PlanOptions plan;                // of the compact layout; its profile does not count
   std::string journal;  // file that every measurement is appended to and that a later run goes on
                         // from; measurements of other settings in it do not count
 };

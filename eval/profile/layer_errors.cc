@@ -1,5 +1,6 @@
 #include "eval/profile/layer_errors.h"
 
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -162,6 +163,9 @@ absl::StatusOr<std::vector<double>> LayerErrors::Measure(int64_t layer) {
     errors[row] += Divergence(yardstick_[at], LogProbabilities(logits)) /
                    static_cast<double>(yardstick_.size());
   }));
+  for (const double error : errors) {
+    if (!std::isfinite(error)) return Internal("layer %d: its divergence is no number", layer);
+  }
   return errors;
 }
 

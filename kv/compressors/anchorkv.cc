@@ -165,6 +165,9 @@ class LayerEnd {
                                  Row(side, head, 0), AnchorRow(plan_, Anchors(side), head, 0),
                                  idx.data(), proj.data(), stream_),
           "assigning anchors"));
+      for (int64_t position = 0; position < prefix; ++position) {
+        if (!std::isfinite(proj[position])) return TooLarge(position);
+      }
       writer_->StoreAssignments(side, head, idx, proj);
     }
     return absl::OkStatus();
@@ -249,8 +252,7 @@ class LayerEnd {
     });
     MutexLock lock(overflow_mutex_);
     if (overflow_position_ == kNowhere) return absl::OkStatus();
-    return Invalid("layer %d, position %d: K or V is too large to compress", layer_.layer,
-                   overflow_position_);
+    return TooLarge(overflow_position_);
   }
 
   // The slots of up to kEncodeRun positions of a head.
@@ -282,6 +284,11 @@ class LayerEnd {
   }
 
   // ---- Shared ----
+
+  absl::Status TooLarge(int64_t position) const {
+    return Invalid("layer %d, position %d: K or V is too large to compress", layer_.layer,
+                   position);
+  }
 
   int Dim() const { return static_cast<int>(plan_.head_dim); }
   int Window() const { return static_cast<int>(plan_.window_len); }

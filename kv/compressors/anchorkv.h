@@ -1,5 +1,6 @@
 // AnchorKV (arXiv 2608.02901): every position stays, most of them as a multiple of the nearest
-// exact anchor, the most useful ones with a 2-bit residual. Fills the compact and the paper layout.
+// exact anchor, the most useful ones with a residual of 2 or 4 bits. Fills the compact and the
+// paper layout.
 #pragma once
 
 #include "kv/compressor.h"

@@ -50,8 +50,8 @@ Histogram Count(std::span<const float> proj, std::span<const uint32_t> skip) {
   histogram.width = (double{high} - double{low}) / kBins;
   if (histogram.width == 0) return histogram;
   ForEachCounted(proj, skip, [&](float value) {
-    const auto bin = static_cast<int>((value - histogram.low) / histogram.width);
-    const auto at = static_cast<size_t>(std::min(bin, kBins - 1));
+    const double bin = std::min((value - histogram.low) / histogram.width, kBins - 1.0);
+    const auto at = static_cast<size_t>(bin);
     histogram.counts[at] += 1;
     histogram.sums[at] += value;
   });

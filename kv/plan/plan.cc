@@ -181,7 +181,10 @@ void BuyCompactSlots(const PlanOptions& options, int64_t slot_bytes, LayerPlan& 
   const int64_t fine_bytes = FineBytes(plan, options, slot_bytes) - FineIndexBytes(plan);
   const int64_t most_fine =
       std::min(AllCompactSlots(plan), (slot_bytes - FineIndexBytes(plan)) / 2 / cost);
-  const int64_t fine = std::max<int64_t>(std::min(fine_bytes / cost, most_fine), 0);
+  int64_t fine = std::max<int64_t>(std::min(fine_bytes / cost, most_fine), 0);
+  // Too few to be worth their index, as long as a first code can be had for it.
+  const bool all_coarse = slot_bytes / cost > AllCompactSlots(plan);
+  if (!all_coarse && fine * cost < FineIndexBytes(plan)) fine = 0;
   const int64_t spent = fine > 0 ? fine * cost + FineIndexBytes(plan) : 0;
   const int64_t coarse = std::min((slot_bytes - spent) / cost, AllCompactSlots(plan));
   plan.key_slots = coarse / 2;
@@ -311,6 +314,17 @@ std::string OutOfRange(const char* name, int64_t value, int64_t low, int64_t hig
          ", got " + std::to_string(value);
 }
 
+// A profile that is known to belong to another geometry.
+std::string OtherHeads(const Geometry& geometry, const Profile& profile) {
+  if (profile.num_kv_heads == 0 && profile.head_dim == 0) return "";
+  if (profile.num_kv_heads == geometry.num_kv_heads && profile.head_dim == geometry.head_dim) {
+    return "";
+  }
+  return "profile: it belongs to a model of " + std::to_string(profile.num_kv_heads) +
+         " KV heads of " + std::to_string(profile.head_dim) + ", this one has " +
+         std::to_string(geometry.num_kv_heads) + " of " + std::to_string(geometry.head_dim);
+}
+
 // The finaliser of SplitMix64 over a running digest: every bit of every field moves every bit.
 class Digest {
  public:
@@ -383,6 +397,9 @@ std::string CheckPlan(const Geometry& geometry, const PlanOptions& options, int6
       !problem.empty()) {
     return "profile: " + problem;
   }
+  if (const std::string problem = OtherHeads(geometry, options.profile); !problem.empty()) {
+    return problem;
+  }
   if (geometry.head_dim % 8 != 0) {
     return "head dimension must be a multiple of 8, got " + std::to_string(geometry.head_dim);
   }
@@ -427,6 +444,14 @@ RequestPlan PlanRequest(const Geometry& geometry, const PlanOptions& options, in
   return request;
 }
 
+uint64_t ProfileFingerprint(const Profile& profile) {
+  Digest digest;
+  digest.Add(profile.millibits.size());
+  for (const int64_t rate : profile.millibits) digest.Add(static_cast<uint64_t>(rate));
+  for (const int64_t error : profile.nanonats) digest.Add(static_cast<uint64_t>(error));
+  return digest.value();
+}
+
 uint64_t PlanFingerprint(const Geometry& geometry, const PlanOptions& options) {
   Digest digest;
   digest.Add(kLayoutVersion);
@@ -438,9 +463,7 @@ uint64_t PlanFingerprint(const Geometry& geometry, const PlanOptions& options) {
     digest.Add(static_cast<uint64_t>(field));
   }
   digest.Add(options.seed);
-  digest.Add(options.profile.millibits.size());
-  for (const int64_t rate : options.profile.millibits) digest.Add(static_cast<uint64_t>(rate));
-  for (const int64_t error : options.profile.nanonats) digest.Add(static_cast<uint64_t>(error));
+  digest.Add(ProfileFingerprint(options.profile));
   return digest.value();
 }
 

@@ -132,9 +132,10 @@ struct RequestPlan {
 std::string CheckPlan(const Geometry& geometry, const PlanOptions& options, int64_t seq_len,
                       int64_t max_new);
 
-// Precondition: CheckPlan says "" and 0 <= layer < num_layers. A layer's bytes depend on (layer, S,
-// geometry, options) alone, and their sum over the layers hardly on the profile: what a layer
-// cannot spend is less than a slot.
+// Precondition: CheckPlan says "" and 0 <= layer < num_layers. A
+// layer's bytes depend on (layer, S, geometry, options) alone. Their sum hardly depends on the
+// profile: a layer leaves less than a slot unspent, or less than the index of fine slots where all
+// first codes are bought.
 LayerPlan PlanLayer(const Geometry& geometry, const PlanOptions& options, int64_t seq_len,
                     int64_t layer);
 // A layer whose residuals get `millibits` a coordinate (plan/profile.h), whatever theta and the
@@ -143,6 +144,9 @@ LayerPlan PlanLayerAtRate(const Geometry& geometry, const PlanOptions& options, 
                           int64_t millibits);
 RequestPlan PlanRequest(const Geometry& geometry, const PlanOptions& options, int64_t seq_len,
                         int64_t max_new);
+
+// 64-bit digest of a profile's curves.
+uint64_t ProfileFingerprint(const Profile& profile);
 
 // 64-bit digest of everything that must agree between two nodes for a cache to mean the same:
 // geometry, options, layout version. (The model's own digest is apart.)

@@ -18,6 +18,9 @@ struct Profile {
   std::vector<int64_t> millibits;
   // [L, R] divergence in 1e-9 nats, as measured: none negative.
   std::vector<int64_t> nanonats;
+  // Of the model that it belongs to; 0: not said.
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;
 
   bool empty() const { return millibits.empty(); }
   bool operator==(const Profile&) const = default;

@@ -18,15 +18,16 @@ void Append(std::string& text, std::span<const std::byte> bytes) {
 }
 
 // A whole file of one layer behind the byte that says so.
-std::string File(const LayerShape& shape, Layout layout) {
+std::string File(const LayerShape& shape, Layout layout, const Profile& profile = {}) {
   PlanOptions options;
   options.layout = layout;
   const MadeUpLayer made(shape);
   const auto compressed = made.Compress(options);
   if (!compressed.ok()) return "";
   CacheHeader header;
-  header.geometry = made.geometry();
+  header.geometry = {1, shape.num_kv_heads, shape.head_dim};
   header.options = options;
+  header.options.profile = profile;  // of one layer: it changes no byte
   header.seq_len = shape.seq_len;
   header.rope_frequencies = RopeFrequencies(10'000, shape.head_dim, {});
   std::string file(1, '\0');
@@ -56,18 +57,20 @@ int main(int argc, char** argv) {
     std::cerr << "make_kv_cache_seeds: one argument, the folder to write to\n";
     return 2;
   }
-  const std::vector<std::string> seeds = {File({20, 1, 1, 8}, Layout::kDense),
-                                          File({100, 1, 1, 8}, Layout::kCompact),
-                                          File({150, 1, 1, 16}, Layout::kCompact),
-                                          File({150, 1, 1, 16}, Layout::kPaper),
-                                          File({150, 1, 1, 16}, Layout::kSnapKv),
-                                          File({150, 1, 1, 16}, Layout::kRecent),
-                                          Patches(0),
-                                          Patches(1),
-                                          Patches(2),
-                                          Patches(3),
-                                          Patches(4),
-                                          Patches(5)};
+  const std::vector<std::string> seeds = {
+      File({20, 1, 1, 8}, Layout::kDense),
+      File({100, 1, 1, 8}, Layout::kCompact),
+      File({150, 1, 1, 16}, Layout::kCompact),
+      File({150, 1, 1, 16}, Layout::kCompact, {{0, 1000}, {9, 2}, 1, 16}),
+      File({150, 1, 1, 16}, Layout::kPaper),
+      File({150, 1, 1, 16}, Layout::kSnapKv),
+      File({150, 1, 1, 16}, Layout::kRecent),
+      Patches(0),
+      Patches(1),
+      Patches(2),
+      Patches(3),
+      Patches(4),
+      Patches(5)};
   std::filesystem::create_directories(argv[1]);
   for (size_t i = 0; i < seeds.size(); ++i) {
     const auto path = std::filesystem::path(argv[1]) / ("seed_" + std::to_string(i));

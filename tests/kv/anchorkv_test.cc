@@ -412,6 +412,20 @@ TEST(AnchorKvTest, NonFiniteInputNamesLayerAndFirstPosition) {
   }
 }
 
+// Finite, but the product of two rows is not.
+TEST(AnchorKvTest, RowsTooLargeToCompressNameLayerAndPosition) {
+  for (const Side side : kSides) {
+    MadeUpLayer layer({700, 2, 4, 64});
+    for (const int64_t t : {411, 611}) {
+      for (int d = 0; d < 64; ++d) layer.Row(side, 1, t)[d] = kernels::ToBf16(3e38f);
+    }
+    const auto compressed = layer.Compress(Options(Layout::kCompact));
+    ASSERT_EQ(compressed.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(compressed.status().message()), HasSubstr("too large to compress"));
+    EXPECT_THAT(std::string(compressed.status().message()), HasSubstr("layer 3, position "));
+  }
+}
+
 TEST(AnchorKvTest, RefusesAPlanOfAnotherShape) {
   const MadeUpLayer layer({300, 2, 4, 64});
   const PlanOptions options = Options(Layout::kCompact);

@@ -89,6 +89,18 @@ TEST_P(DecodeTest, KernelOverTheRegionEqualsAttentionOverItsReconstruction) {
   EXPECT_LT(std::sqrt(error / energy), 2e-5);
 }
 
+// The plan counts what the kernels read.
+TEST(CompactTensorsTest, PlanAndKernelsAgreeOnTheBytesOfAPosition) {
+  for (const int64_t seq_len : {130, 515, 8192, 8320, 33'000, 70'001}) {
+    const LayerPlan plan = PlanLayer({1, 3, 64}, PlanOptions(), seq_len, 0);
+    EXPECT_EQ(plan.Find("idx_k")->bytes,
+              3 * kernels::IndexRowBytes(plan.prefix_len(), plan.num_anchors));
+    EXPECT_EQ(plan.Find("proj_v")->bytes, 3 * kernels::ProjectionRowBytes(plan.prefix_len()));
+    EXPECT_EQ(plan.Find("proj_level_k")->bytes, 3 * 4 * kernels::kNumProjectionLevels);
+    EXPECT_LE(plan.num_anchors, kernels::kMaxCompactAnchors);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Shapes, DecodeTest,
     testing::Values(DecodeCase{{100, 2, 4, 64}, 50'000}, DecodeCase{{129, 2, 4, 64}, 50'000},

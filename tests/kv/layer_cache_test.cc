@@ -219,6 +219,25 @@ TEST_F(VerifyLayerTest, FindsEveryKindOfDamageInFineSlots) {
   FAIL() << "no word to damage";
 }
 
+// K then has a fine mask but no fine slot.
+TEST_F(VerifyLayerTest, ChecksTheMaskOfASideWithoutFineSlots) {
+  const MadeUpLayer made({565, 1, 1, 8});
+  PlanOptions options = Options(Layout::kCompact);
+  options.fine_share_ppm = 0;
+  const auto fine_slots = [&] {
+    const LayerPlan plan = PlanLayer(made.geometry(), options, 565, 3);
+    return plan.key_fine_slots + plan.value_fine_slots;
+  };
+  while (fine_slots() < 1) options.theta_ppm += 50;
+  while (fine_slots() > 1) options.theta_ppm -= 10;
+  ASSERT_EQ(fine_slots(), 1);
+  auto compressed = made.Compress(options);
+  ASSERT_TRUE(compressed.ok());
+  ASSERT_EQ(compressed->plan.key_fine_slots, 0);
+  EXPECT_THAT(Damage(*compressed, "fine_mask_k", 1, uint64_t{4}), HasSubstr("fine_prefix_k"));
+  EXPECT_THAT(Damage(*compressed, "fine_prefix_k", 1, uint32_t{7}), HasSubstr("fine_prefix_k"));
+}
+
 TEST_F(VerifyLayerTest, ChecksIndicesOfNineBits) {
   // A region of 300 anchors made by hand: zeros everywhere but where the checks look.
   const Geometry geometry = {1, 1, 8};

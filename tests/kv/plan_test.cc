@@ -472,6 +472,10 @@ TEST(CheckPlanTest, NamesWhatIsWrong) {
   options = good;
   options.profile = {{0, 1000}, std::vector<int64_t>(60, 5)};
   complains(kLlama8b, options, 1000, 0, "the profile has 30 layers, the model 32");
+  options.profile = {{0, 1000}, std::vector<int64_t>(64, 5), 3, 64};
+  complains(kLlama8b, options, 1000, 0, "a model of 3 KV heads of 64, this one has 8 of 128");
+  options.profile = {{0, 1000}, std::vector<int64_t>(64, 5), 8, 128};
+  EXPECT_EQ(CheckPlan(kLlama8b, options, 1000, 0), "");
   options = good;
   options.floor_tokens = -1;
   complains(kLlama8b, options, 1000, 0, "floor");

@@ -30,6 +30,13 @@ TEST(ProjectionLevelsTest, OneValueAndNoValue) {
   EXPECT_EQ(FitProjectionLevels(std::vector<float>{4, 5}, all)[3], 0.0f);
 }
 
+TEST(ProjectionLevelsTest, TheLargestNumbersDoNotOverflow) {
+  const std::vector<float> proj = {-3e38f, 1, 3e38f};
+  const ProjectionLevels levels = FitProjectionLevels(proj, {});
+  EXPECT_EQ(levels[NearestLevel(levels, 3e38f)], 3e38f);
+  EXPECT_EQ(levels[NearestLevel(levels, -3e38f)], -3e38f);
+}
+
 TEST(ProjectionLevelsTest, SkippedPositionsDoNotCount) {
   std::vector<float> proj = {1, 2, 1000, 3};
   const uint32_t skip[] = {2};

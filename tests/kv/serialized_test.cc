@@ -160,6 +160,26 @@ TEST_P(SerializedTest, NamesWhatIsWrong) {
   EXPECT_THAT(WithField(header_bytes_ + 63, char{1}).ToString(), HasSubstr("padding of its head"));
 }
 
+// Two rates for two layers: 6 numbers behind the 32 frequencies.
+TEST_P(SerializedTest, HoldsAProfileAndRefusesABadOne) {
+  header_.options.profile = {{0, 2000}, {900, 10, 300, 5}, 2, 64};
+  const AlignedBuffer file = File();
+  const auto cache = ParseCache(file.span());
+  ASSERT_TRUE(cache.ok()) << cache.status();
+  EXPECT_EQ(cache->header.options, header_.options);
+  for (int layer = 0; layer < 2; ++layer) {
+    EXPECT_EQ(VerifySavedLayer(cache->layers[layer]), absl::OkStatus());
+  }
+  for (const uint64_t rates :
+       {uint64_t{0}, uint64_t{1}, uint64_t{3}, uint64_t{1025}, uint64_t{1} << 63}) {
+    EXPECT_FALSE(WithField(168, rates).ok()) << rates;
+  }
+  const size_t profile = 176 + 32 * 8;
+  EXPECT_THAT(WithField(profile, int64_t{7}).ToString(), HasSubstr("first rate"));
+  EXPECT_THAT(WithField(profile + 16, int64_t{-1}).ToString(), HasSubstr("layer 0, rate 0"));
+  EXPECT_THAT(WithField(profile + 16, int64_t{901}).ToString(), HasSubstr("plan fingerprint"));
+}
+
 TEST_P(SerializedTest, RefusesUnalignedBytes) {
   const AlignedBuffer file = File();
   AlignedBuffer shifted(file.size() + 8);

@@ -81,6 +81,10 @@ TEST_F(CalibrateTest, GoesOnFromItsJournal) {
   EXPECT_THAT(Journal(), HasSubstr(journal.substr(0, journal.size() - 40) + "\n"));
   EXPECT_LT(Journal().size(), journal.size() * 5 / 4);
 
+  // Lines that are none of its own do not count.
+  std::ofstream(options_.journal) << "{\"settings\":5}\n[1]\nx\n" + journal;
+  EXPECT_EQ(*Run(), *whole);
+
   // What the journal says is taken as measured.
   std::string edited = journal;
   const size_t at = edited.find("\"nats\":[") + 8;
