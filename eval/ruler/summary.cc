@@ -107,20 +107,17 @@ void CompareWithYardstick(const Group& group, const Yardstick& yardstick, Settin
   score.mcnemar = McNemarExact(only_own, only_full);
 }
 
-// Whether the mean over tasks counts this one.
-bool Counts(const TaskScore& task, bool passkeys_only) {
-  return passkeys_only || task.task != kPasskeyTask;
+// Whether scores over several tasks count this one.
+bool Counts(const std::string& task, bool passkeys_only) {
+  return passkeys_only || task != kPasskeyTask;
 }
 
-void AverageTasks(SettingScore& score) {
-  const bool passkeys_only =
-      std::all_of(score.tasks.begin(), score.tasks.end(),
-                  [](const TaskScore& task) { return task.task == kPasskeyTask; });
+void AverageTasks(SettingScore& score, bool passkeys_only) {
   std::vector<double> scores;
   std::vector<double> on_solved;
   std::vector<double> shuffled;
   for (const TaskScore& task : score.tasks) {
-    if (!Counts(task, passkeys_only)) continue;
+    if (!Counts(task.task, passkeys_only)) continue;
     scores.push_back(task.score.estimate);
     if (task.solved > 0) on_solved.push_back(task.on_solved);
     if (!std::isnan(task.shuffled)) shuffled.push_back(task.shuffled);
@@ -132,20 +129,24 @@ void AverageTasks(SettingScore& score) {
 
 SettingScore ScoreSetting(const std::string& setting, const std::map<std::string, Group>& by_task,
                           const std::vector<std::string>& tasks, const Yardstick& yardstick) {
+  const bool passkeys_only = by_task.size() == 1 && by_task.contains(std::string(kPasskeyTask));
   SettingScore score;
   score.setting = setting;
   Group all;
+  Group compared;
   for (const std::string& task : tasks) {
     const auto group = by_task.find(task);
     if (group == by_task.end()) continue;
     score.tasks.push_back(ScoreTask(task, group->second, yardstick));
     all.insert(all.end(), group->second.begin(), group->second.end());
+    if (!Counts(task, passkeys_only)) continue;
+    compared.insert(compared.end(), group->second.begin(), group->second.end());
   }
   score.samples = static_cast<int64_t>(all.size());
   score.ratio = MeanOf(all, [](const Result& result) { return result.ratio; });
   score.kv_bytes = MeanOf(all, [](const Result& result) { return result.kv_bytes; });
-  CompareWithYardstick(all, yardstick, score);
-  AverageTasks(score);
+  CompareWithYardstick(compared, yardstick, score);
+  AverageTasks(score, passkeys_only);
   return score;
 }
 

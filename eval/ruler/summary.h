@@ -22,8 +22,8 @@ struct TaskScore {
   double digit_prefix = 0;  // mean, of passkeys
 };
 
-// All tasks in one setting at one length. A mean over tasks weighs each task alike; passkeys are
-// left out of it unless nothing else was asked.
+// All tasks in one setting at one length. A mean over tasks weighs each task alike. Passkeys are
+// left out of the means and of what is compared with the yardstick unless nothing else was asked.
 struct SettingScore {
   std::string setting;
   double ratio = 0;     // mean over the samples, as achieved; 0: not known

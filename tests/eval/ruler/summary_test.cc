@@ -85,10 +85,23 @@ TEST(SummaryTest, PasskeysStayOutOfTheMeanUnlessAlone) {
   std::vector<Result> results = TwoTasks();
   results.push_back(MakeResult("passkey", 0, "small", 1));
   results.back().depth = 0.25;
-  EXPECT_NEAR(Summarise(results, "full").lengths[0].settings[1].score, 0.5, 1e-12);
-  const std::vector<Result> alone = {results.back()};
-  EXPECT_EQ(Summarise(alone, "full").lengths[0].settings[0].score, 1);
+  for (int index = 1; index < 10; ++index) {
+    results.push_back(MakeResult("passkey", index, "small", 0));
+    results.push_back(MakeResult("passkey", index, "full", 1));
+  }
   const Summary summary = Summarise(results, "full");
+  const SettingScore& small = summary.lengths[0].settings[1];
+  EXPECT_EQ(small.samples, 5 + 10);
+  EXPECT_NEAR(small.score, 0.5, 1e-12);
+  EXPECT_NEAR(small.difference.estimate, (2.5 - 3.5) / 5, 1e-12);
+  EXPECT_NEAR(small.retained.estimate, 2.5 / 3.5, 1e-12);
+  EXPECT_NEAR(small.mcnemar, 1, 1e-12);
+
+  const std::vector<Result> alone(results.begin() + 10, results.end());
+  const SettingScore& passkeys = Summarise(alone, "full").lengths[0].settings[1];
+  EXPECT_NEAR(passkeys.score, 0.1, 1e-12);
+  EXPECT_NEAR(passkeys.difference.estimate, -1, 1e-12);
+  EXPECT_LT(passkeys.mcnemar, 0.01);
   ASSERT_THAT(summary.passkeys, SizeIs(1));
   EXPECT_EQ(summary.passkeys[0].depth, 0.25);
   EXPECT_THAT(summary.needles, SizeIs(0));
