@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <set>
 #include <string>
 #include <string_view>
@@ -29,6 +30,19 @@ std::string DrawWord(Random& random) {
   return std::string(word);
 }
 
+// Whether there is another word that has this one in it, as "boatman" has "boat": an answer that
+// names the other would seem to name this one.
+bool IsPartOfAnother(std::string_view word) {
+  for (const auto words : {Adjectives(), People(), Things(), Places()}) {
+    if (std::any_of(words.begin(), words.end(), [word](std::string_view other) {
+          return other != word && other.find(word) != std::string_view::npos;
+        })) {
+      return true;
+    }
+  }
+  return false;
+}
+
 std::string NumberedList(const std::vector<std::string>& words) {
   std::string list;
   for (size_t i = 0; i < words.size(); ++i) {
@@ -38,17 +52,26 @@ std::string NumberedList(const std::vector<std::string>& words) {
 }
 
 // kCommon words and so many others, each as often as it should be, in random order. Common words
-// differ from `used` too.
+// differ from `used` too, and are no part of any other word, nor of two joined.
 std::string WordList(Random random, std::set<std::string>& used, int64_t uncommon,
                      const Frequencies& frequencies, std::vector<std::string>& common) {
-  const auto draw = [&random] { return DrawWord(random); };
+  const auto draw_common = [&random] {
+    std::string word = DrawWord(random);
+    while (IsPartOfAnother(word)) word = DrawWord(random);
+    return word;
+  };
+  const auto draw_other = [&random, &common] {
+    std::string word = DrawWord(random);
+    while (std::find(common.begin(), common.end(), word) != common.end()) word = DrawWord(random);
+    return word;
+  };
   std::vector<std::string> entries;
   for (int i = 0; i < kCommon; ++i) {
-    common.push_back(DrawNew(used, draw));
+    common.push_back(DrawNew(used, draw_common));
     entries.insert(entries.end(), static_cast<size_t>(frequencies.common), common.back());
   }
   for (int64_t i = 0; i < uncommon; ++i) {
-    const std::string word = DrawNew(used, draw);
+    const std::string word = DrawNew(used, draw_other);
     entries.insert(entries.end(), static_cast<size_t>(frequencies.uncommon), word);
   }
   random.Shuffle(entries);

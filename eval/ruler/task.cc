@@ -37,7 +37,9 @@ absl::StatusOr<std::vector<Task>> TasksByName(const std::vector<std::string>& na
       for (const Task& task : AllTasks()) known += ", " + std::string(task.name);
       return Invalid("'%s' is no task; there are: %s", name, known);
     }
-    tasks.push_back(*found);
+    const bool is_there = std::any_of(tasks.begin(), tasks.end(),
+                                      [&name](const Task& task) { return task.name == name; });
+    if (!is_there) tasks.push_back(*found);
   }
   if (tasks.empty()) return Invalid("no task is named");
   return tasks;

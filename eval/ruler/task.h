@@ -50,7 +50,7 @@ const std::vector<Task>& AllTasks();
 
 inline constexpr std::string_view kPasskeyTask = "passkey";
 
-// Names, or "all". InvalidArgument: an unknown name; the message lists the known ones.
+// Names, or "all"; each once. InvalidArgument: an unknown name; the message lists the known ones.
 absl::StatusOr<std::vector<Task>> TasksByName(const std::vector<std::string>& names);
 
 }  // namespace anchorage::eval::ruler

@@ -44,6 +44,7 @@ TEST(TasksTest, AreTheThirteenAndThePasskey) {
   const auto two = TasksByName({"vt", "qa_2"});
   ASSERT_TRUE(two.ok());
   EXPECT_EQ((*two)[1].name, "qa_2");
+  EXPECT_THAT(*TasksByName({"vt", "qa_2", "vt"}), SizeIs(2)) << "each once";
   const absl::Status unknown = TasksByName({"vt", "niah"}).status();
   EXPECT_TRUE(absl::IsInvalidArgument(unknown));
   EXPECT_THAT(std::string(unknown.message()),
@@ -154,6 +155,27 @@ TEST(CommonWordsTest, TenWordsComeUpMoreOftenThanAnyOther) {
     std::istringstream words(list);
     for (std::string word; words >> word;) ++counts[word];
     for (const std::string& ref : draft.refs) EXPECT_EQ(counts[ref], target_len < 4096 ? 6 : 30);
+  }
+}
+
+// At 8K all words have been used and are joined.
+TEST(CommonWordsTest, NoOtherWordHasACommonOneInIt) {
+  for (int sample = 0; sample < 40; ++sample) {
+    const Draft draft = CommonWords({7, std::to_string(sample), 8192, 400, kNoDepth});
+    std::set<std::string> list;
+    std::istringstream words(draft.prompt.substr(draft.prompt.rfind("Below is a numbered list")));
+    words.ignore(draft.prompt.size(), '\n');
+    for (std::string word; words >> word && word != "Question:";) list.insert(word);
+    EXPECT_EQ(list.contains(draft.refs[0]), true);
+    EXPECT_GT(std::count_if(list.begin(), list.end(),
+                            [](const std::string& word) { return word.find('-') < word.size(); }),
+              50);
+    for (const std::string& word : list) {
+      const auto is_in = [&word](const std::string& ref) {
+        return word != ref && word.find(ref) != std::string::npos;
+      };
+      EXPECT_TRUE(std::none_of(draft.refs.begin(), draft.refs.end(), is_in)) << word;
+    }
   }
 }
 
