@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 #include <system_error>
 
 #include "common/read_file.h"
@@ -17,6 +18,7 @@ using Json = nlohmann::ordered_json;
 std::string ToLine(const Result& result) {
   const Json json = {{"id", result.id},
                      {"setting", result.setting},
+                     {"setting_fingerprint", result.setting_fingerprint},
                      {"task", result.task},
                      {"target_len", result.target_len},
                      {"depth", result.depth},
@@ -39,6 +41,7 @@ std::optional<Result> FromLine(const std::string& line) {
     Result result;
     json.at("id").get_to(result.id);
     json.at("setting").get_to(result.setting);
+    result.setting_fingerprint = json.value("setting_fingerprint", uint64_t{0});  // once not there
     json.at("task").get_to(result.task);
     json.at("target_len").get_to(result.target_len);
     json.at("depth").get_to(result.depth);
@@ -57,6 +60,17 @@ std::optional<Result> FromLine(const std::string& line) {
   }
 }
 
+absl::Status NoResult(const std::string& path, int64_t line) {
+  return DataLoss("%s:%d: this line is no result; delete it or name another folder", path, line);
+}
+
+// Whether a text without a line break, the first of its file, may be a line of ours that was cut.
+bool MayBeTorn(const std::string& text) {
+  constexpr std::string_view kBegin = R"({"id":")";
+  if (text.substr(0, kBegin.size()) != kBegin.substr(0, text.size())) return false;
+  return !Json::accept(text) || FromLine(text).has_value();
+}
+
 }  // namespace
 
 absl::StatusOr<ResultStore> ResultStore::Open(const std::string& path) {
@@ -68,13 +82,12 @@ absl::StatusOr<ResultStore> ResultStore::Open(const std::string& path) {
     int64_t number = 1;
     for (size_t end = text->find('\n'); end != std::string::npos; end = text->find('\n', good)) {
       std::optional<Result> result = FromLine(text->substr(good, end - good));
-      const bool last = end + 1 == text->size();
-      if (!result.has_value() && last) break;
-      if (!result.has_value()) return DataLoss("%s:%d: this line is no result", path, number);
+      if (!result.has_value()) return NoResult(path, number);
       store.Remember(*std::move(result));
       good = end + 1;
       ++number;
     }
+    if (good == 0 && !MayBeTorn(*text)) return NoResult(path, number);
     std::error_code error;
     if (good < text->size()) std::filesystem::resize_file(path, good, error);
     if (error) return Unavailable("%s: cannot be written: %s", path, error.message());
@@ -98,8 +111,12 @@ absl::Status ResultStore::Append(Result result) {
 }
 
 void ResultStore::Remember(Result result) {
-  index_[{result.id, result.setting}] = results_.size();
-  results_.push_back(std::move(result));
+  const auto [entry, is_new] = index_.try_emplace({result.id, result.setting}, results_.size());
+  if (is_new) {
+    results_.push_back(std::move(result));
+  } else {
+    results_[entry->second] = std::move(result);
+  }
 }
 
 }  // namespace anchorage::eval::ruler

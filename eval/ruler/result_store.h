@@ -18,6 +18,7 @@ namespace anchorage::eval::ruler {
 struct Result {
   std::string id;  // of the sample
   std::string setting;
+  uint64_t setting_fingerprint = 0;  // Answerer's; 0: not known
   std::string task;
   int64_t target_len = 0;
   double depth = -1;  // kNoDepth: no single needle
@@ -35,18 +36,18 @@ struct Result {
 // One process at a time. Not thread-safe.
 class ResultStore {
  public:
-  // Reads the file if there is one. A last line that was cut short, as by a crash in the middle of
-  // writing, is removed. DataLoss: another line is no result; the message has its number.
-  // Unavailable: the file cannot be read or written.
+  // Reads the file if there is one. A last line without its line break, as after a crash in the
+  // middle of writing, is removed. DataLoss: another line is no result; the message has its number,
+  // and the file stays as it is. Unavailable: the file cannot be read or written.
   static absl::StatusOr<ResultStore> Open(const std::string& path);
 
   // Null when there is none.
   const Result* Find(const std::string& id, const std::string& setting) const;
 
-  // On disk when it returns.
+  // On disk when it returns. Takes the place of an earlier result of the same sample and setting.
   absl::Status Append(Result result);
 
-  // In the order they were written.
+  // One for each sample and setting, in the order in which they first came.
   const std::vector<Result>& results() const { return results_; }
 
  private:

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 namespace anchorage::eval::ruler {
 namespace {
@@ -26,6 +27,7 @@ class ResultStoreTest : public ::testing::Test {
     result.task = "vt";
     result.target_len = 1024;
     result.prompt_fingerprint = 0xfedcba9876543210ull;
+    result.setting_fingerprint = 0xfedcba9876543211ull;
     result.score = 0.6;
     result.ratio = 19.9;
     result.answer = "line\nbreak, \"quotes\" and ü";
@@ -58,6 +60,7 @@ TEST_F(ResultStoreTest, RemembersWhatItWasGiven) {
   const Result* const result = store->Find("vt/1", "anchorkv 20x");
   ASSERT_NE(result, nullptr);
   EXPECT_EQ(result->prompt_fingerprint, 0xfedcba9876543210ull);
+  EXPECT_EQ(result->setting_fingerprint, 0xfedcba9876543211ull);
   EXPECT_EQ(result->answer, "line\nbreak, \"quotes\" and ü");
   EXPECT_EQ(result->refs, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(result->ratio, 19.9);
@@ -76,11 +79,60 @@ TEST_F(ResultStoreTest, ATornLastLineIsCutOff) {
     EXPECT_THAT(store->results(), SizeIs(1));
     EXPECT_EQ(Text(), whole) << torn;
   }
-  AppendText(std::string(10, '\0') + "\n");
+  AppendText(std::string(10, '\0'));
   auto store = ResultStore::Open(path_);
   ASSERT_TRUE(store.ok()) << store.status();
   ASSERT_TRUE(store->Append(MakeResult("vt/2", "full")).ok());
   EXPECT_THAT(ResultStore::Open(path_)->results(), SizeIs(2));
+}
+
+TEST_F(ResultStoreTest, ATornFirstLineIsCutOff) {
+  ASSERT_TRUE(ResultStore::Open(path_)->Append(MakeResult("vt/1", "full")).ok());
+  const std::string whole = Text();
+  for (const size_t torn : {size_t{1}, whole.size() / 2, whole.size() - 1}) {
+    std::filesystem::remove(path_);
+    AppendText(whole.substr(0, torn));
+    ASSERT_TRUE(ResultStore::Open(path_).ok()) << torn;
+    EXPECT_EQ(Text(), "") << torn;
+  }
+}
+
+TEST_F(ResultStoreTest, FilesOfOthersStayAsTheyAre) {
+  for (const std::string& text : std::vector<std::string>{
+           "{\"model\":\"m\"}\n", "{\"id\":\"x\"}\n{\"id\":", "{\"id\":\"x\"}", "notes", "\n"}) {
+    std::filesystem::remove(path_);
+    AppendText(text);
+    const absl::Status status = ResultStore::Open(path_).status();
+    EXPECT_TRUE(absl::IsDataLoss(status)) << text << ": " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(path_ + ":1: this line is no result"));
+    EXPECT_EQ(Text(), text);
+  }
+}
+
+TEST_F(ResultStoreTest, ABrokenLastLineIsNamedAndStays) {
+  ASSERT_TRUE(ResultStore::Open(path_)->Append(MakeResult("vt/1", "full")).ok());
+  AppendText("{\"id\": 3}\n");
+  const std::string before = Text();
+  const absl::Status status = ResultStore::Open(path_).status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(path_ + ":2: this line is no result"));
+  EXPECT_EQ(Text(), before);
+}
+
+TEST_F(ResultStoreTest, ALaterResultTakesThePlaceOfAnEarlier) {
+  auto store = ResultStore::Open(path_);
+  ASSERT_TRUE(store->Append(MakeResult("vt/1", "full")).ok());
+  ASSERT_TRUE(store->Append(MakeResult("vt/2", "full")).ok());
+  Result again = MakeResult("vt/1", "full");
+  again.score = 1;
+  ASSERT_TRUE(store->Append(again).ok());
+  const auto read = ResultStore::Open(path_);
+  for (const auto* each : {&store->results(), &read->results()}) {
+    ASSERT_THAT(*each, SizeIs(2));
+    EXPECT_EQ((*each)[0].score, 1);
+  }
+  EXPECT_EQ(read->Find("vt/1", "full")->score, 1);
+  EXPECT_EQ(read->Find("vt/2", "full")->score, 0.6);
 }
 
 TEST_F(ResultStoreTest, ABrokenLineInTheMiddleIsNamed) {
