@@ -26,7 +26,8 @@ constexpr uint64_t kMaxReplyBytes = uint64_t{64} << 20;
 
 std::string_view ToStd(beast::string_view text) { return {text.data(), text.size()}; }
 
-// One exchange: resolve, connect, write, read, each run to its end or to the deadline.
+// One exchange: resolve, then connect, write and read, each run to its end or to the deadline. The
+// system's resolver cannot be interrupted: it is bounded only by its own timeouts, some seconds.
 class Exchange {
  public:
   Exchange(const HttpEndpoint& endpoint, int64_t timeout_s)
@@ -128,7 +129,7 @@ absl::StatusOr<HttpReply> PostJson(const HttpEndpoint& endpoint, std::string_vie
                                    int64_t timeout_s) {
   const std::string target = endpoint.path + std::string(path);
   http::request<http::string_body> request(http::verb::post, target, 11);
-  request.set(http::field::host, endpoint.host + ":" + endpoint.port);
+  request.set(http::field::host, endpoint.Authority());
   request.set(http::field::user_agent, "anchorage-eval");
   request.set(http::field::content_type, "application/json");
   request.set(http::field::connection, "close");

@@ -11,11 +11,16 @@ namespace anchorage::eval {
 
 // "http://host:8000/v1" taken apart.
 struct HttpEndpoint {
-  std::string host;
+  std::string host;  // an IPv6 address without its brackets
   std::string port;
   std::string path;  // "/v1", without a slash at the end; may be empty
 
-  std::string ToString() const { return "http://" + host + ":" + port + path; }
+  // "host:8000" or "[::1]:8000", as in the Host header.
+  std::string Authority() const {
+    const bool is_ipv6 = host.find(':') != std::string::npos;
+    return (is_ipv6 ? "[" + host + "]" : host) + ":" + port;
+  }
+  std::string ToString() const { return "http://" + Authority() + path; }
 };
 
 // InvalidArgument: not an http:// address, or without a host. Port 80 where none is named.
@@ -29,7 +34,8 @@ struct HttpReply {
 
 // Posts `json` to `path` below the endpoint's own. `bearer`: the API key; empty: none.
 // Unavailable: nobody answers there, or not in HTTP. DeadlineExceeded: no whole reply within the
-// time. A reply with an error status is a reply. Blocks.
+// time, which does not bound the system's search for the host's address. A reply with an error
+// status is a reply. Blocks.
 absl::StatusOr<HttpReply> PostJson(const HttpEndpoint& endpoint, std::string_view path,
                                    const std::string& json, const std::string& bearer,
                                    int64_t timeout_s);
