@@ -33,10 +33,10 @@ ABSL_FLAG(int, depths, 10, "depths of the passkey's grid");
 ABSL_FLAG(std::string, url, "",
           "ask this OpenAI endpoint, such as http://host:8000/v1, instead of answering here");
 ABSL_FLAG(std::string, model_name, "", "with --url: the model's name there");
-ABSL_FLAG(
-    std::string, label, "",
-    "with --url, what the report calls it; without, what it puts behind each ratio, to tell runs "
-    "with other options apart");
+ABSL_FLAG(std::string, label, "",
+          "with --url, what the report calls it (default: the address and --model-name); without, "
+          "what it puts behind each ratio, to tell runs "
+          "with other options apart");
 ABSL_FLAG(std::string, prompt_as, "ids",
           "with --url: ids, or text for servers that take no token ids");
 ABSL_FLAG(std::string, api_key_file, "", "with --url: file whose first line is the API key");
@@ -62,6 +62,8 @@ absl::StatusOr<ruler::RunPlan> PlanFromFlags() {
 }
 
 absl::StatusOr<std::vector<ruler::KvSetting>> SettingsFromFlags() {
+  // Only the environment can have set --kv here, for the servers; other layouts take no profile.
+  absl::SetFlag(&FLAGS_kv, "anchorkv");
   ASSIGN_OR_RETURN(const kv::PlanOptions options,
                    kv::PlanOptionsFromFlags(absl::GetFlag(FLAGS_model)));
   const std::string label = absl::GetFlag(FLAGS_label);
@@ -87,7 +89,7 @@ absl::StatusOr<ruler::HttpAnswererOptions> EndpointFromFlags() {
                    options.endpoint.ToString());
   }
   options.label = absl::GetFlag(FLAGS_label);
-  if (options.label.empty()) options.label = options.endpoint.ToString();
+  if (options.label.empty()) options.label = options.endpoint.ToString() + " " + options.model_name;
   const std::string form = absl::GetFlag(FLAGS_prompt_as);
   if (form != "ids" && form != "text") {
     return Invalid("--prompt-as: '%s' is neither ids nor text", form);

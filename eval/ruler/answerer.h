@@ -26,6 +26,10 @@ class Answerer {
   // The ways in which it can keep the prompt's cache, by name.
   virtual std::vector<std::string> settings() const = 0;
 
+  // Of everything beside the prompt that the answers in one of them depend on, as far as it is
+  // known here: not the same for another model or other options under the same name.
+  virtual uint64_t setting_fingerprint(const std::string& setting) const = 0;
+
   // Answers greedily, once for each of `settings`, in that order. The errors are for people.
   virtual absl::StatusOr<std::vector<Answer>> Ask(const Sample& sample,
                                                   const std::vector<std::string>& settings) = 0;

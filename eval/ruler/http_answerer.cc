@@ -7,6 +7,7 @@
 
 #include "common/status.h"
 #include "common/status_macros.h"
+#include "eval/ruler/fingerprint.h"
 
 namespace anchorage::eval::ruler {
 namespace {
@@ -47,15 +48,25 @@ absl::StatusOr<Answer> ParseCompletion(const std::string& label, const std::stri
 
 bool IsFull(const HttpReply& reply) { return reply.status == 429 || reply.status == 503; }
 
+bool MayComeLater(const absl::StatusOr<HttpReply>& reply) {
+  return reply.ok() ? IsFull(*reply) : absl::IsUnavailable(reply.status());
+}
+
 }  // namespace
+
+uint64_t HttpAnswerer::setting_fingerprint(const std::string&) const {
+  return FingerprintOf(options_.endpoint.ToString() + "\n" + options_.model_name +
+                       (options_.form == PromptForm::kIds ? "\nids" : "\ntext"));
+}
 
 absl::StatusOr<HttpReply> HttpAnswerer::Post(const std::string& body) const {
   for (int tries = 1;; ++tries) {
-    ASSIGN_OR_RETURN(HttpReply reply, PostJson(options_.endpoint, "/completions", body,
-                                               options_.api_key, options_.timeout_s));
-    if (!IsFull(reply) || tries >= options_.max_tries) return reply;
+    absl::StatusOr<HttpReply> reply =
+        PostJson(options_.endpoint, "/completions", body, options_.api_key, options_.timeout_s);
+    if (!MayComeLater(reply) || tries >= options_.max_tries) return reply;
+    const int64_t asked_s = reply.ok() ? reply->retry_after_s : 0;
     std::this_thread::sleep_for(
-        std::chrono::seconds(std::clamp<int64_t>(reply.retry_after_s, 1, kLongestWaitS)));
+        std::chrono::seconds(std::clamp<int64_t>(asked_s, 1, kLongestWaitS)));
   }
 }
 

@@ -23,7 +23,7 @@ struct HttpAnswererOptions {
   std::string api_key;
   PromptForm form = PromptForm::kIds;
   int64_t timeout_s = 600;  // of one answer
-  int max_tries = 8;        // while the server answers that it is full (429, 503)
+  int max_tries = 8;        // while the server is full (429, 503) or the connection breaks
 };
 
 class HttpAnswerer : public Answerer {
@@ -31,6 +31,9 @@ class HttpAnswerer : public Answerer {
   explicit HttpAnswerer(HttpAnswererOptions options) : options_(std::move(options)) {}
 
   std::vector<std::string> settings() const override { return {options_.label}; }
+
+  // Of the address, the model's name there and the form of the prompt.
+  uint64_t setting_fingerprint(const std::string& setting) const override;
 
   // Unavailable: unreachable, broken (5xx), or full for longer than all tries. InvalidArgument: the
   // server refuses the request. DataLoss: the reply is not that of a completion. The message has

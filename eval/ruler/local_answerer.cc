@@ -1,6 +1,7 @@
 #include "eval/ruler/local_answerer.h"
 
 #include <algorithm>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -10,10 +11,24 @@
 #include "decode_node/core/batch_step.h"
 #include "eval/candidate_cache.h"
 #include "eval/prefill_once.h"
+#include "eval/ruler/fingerprint.h"
 #include "text/tokenizer.h"
 
 namespace anchorage::eval::ruler {
 namespace {
+
+absl::Status CheckSettings(const std::vector<KvSetting>& settings) {
+  if (std::ssize(settings) > decode::kMaxStepRows) {
+    return Invalid("%d caches at once: at most %d can answer together; take fewer --ratios",
+                   settings.size(), decode::kMaxStepRows);
+  }
+  std::set<std::string> names;
+  for (const KvSetting& setting : settings) {
+    if (names.insert(setting.name).second) continue;
+    return Invalid("there are two settings '%s'; name each of --ratios once", setting.name);
+  }
+  return absl::OkStatus();
+}
 
 // A decode node's memory is bounded by its operator; here only by the machine.
 constexpr int64_t kNoLimitBytes = int64_t{1} << 50;
@@ -31,6 +46,7 @@ KvSetting FullCache() {
 }
 
 absl::StatusOr<KvSetting> ServedCache(kv::PlanOptions options, double ratio) {
+  options.layout = kv::Layout::kCompact;
   options.theta_ppm = kv::ThetaPpmFromRatio(ratio);
   if (options.theta_ppm <= 0) return Invalid("%g is not a ratio of at least 1", ratio);
   return KvSetting{absl::StrFormat("anchorkv %gx", ratio), options};
@@ -51,6 +67,13 @@ class LocalAnswerer::Core {
   }
 
   const std::vector<KvSetting>& settings() const { return settings_; }
+
+  uint64_t fingerprint(const std::string& name) const {
+    const KvSetting* const setting = Find(name);
+    if (setting == nullptr) return 0;
+    return FingerprintOf(absl::StrFormat("%016x %016x", model_.fingerprint(),
+                                         kv::PlanFingerprint(model_.geometry(), setting->options)));
+  }
 
   absl::StatusOr<std::vector<Answer>> Ask(const Sample& sample,
                                           const std::vector<std::string>& names) {
@@ -74,11 +97,17 @@ class LocalAnswerer::Core {
   }
 
  private:
+  // Null when there is none.
+  const KvSetting* Find(const std::string& name) const {
+    const auto found = std::find_if(settings_.begin(), settings_.end(),
+                                    [&name](const KvSetting& each) { return each.name == name; });
+    return found == settings_.end() ? nullptr : &*found;
+  }
+
   absl::StatusOr<CandidateCache> CacheOf(const std::string& name, const Sample& sample,
                                          decode::Arena& arena) const {
-    const auto setting = std::find_if(settings_.begin(), settings_.end(),
-                                      [&name](const KvSetting& each) { return each.name == name; });
-    if (setting == settings_.end()) return Internal("there is no setting '%s'", name);
+    const KvSetting* const setting = Find(name);
+    if (setting == nullptr) return Internal("there is no setting '%s'", name);
     return CandidateCache::Create(model_, setting->options,
                                   static_cast<int64_t>(sample.prompt.ids.size()),
                                   sample.key.task.max_tokens, arena);
@@ -124,6 +153,7 @@ LocalAnswerer::~LocalAnswerer() = default;
 
 absl::StatusOr<std::unique_ptr<LocalAnswerer>> LocalAnswerer::Create(
     const model::Model& model, std::vector<KvSetting> settings, int threads) {
+  RETURN_IF_ERROR(CheckSettings(settings));
   ASSIGN_OR_RETURN(text::Tokenizer tokenizer, text::Tokenizer::FromGguf(model.file()));
   auto core = std::make_unique<Core>(model, std::move(tokenizer), std::move(settings), threads);
   RETURN_IF_ERROR(core->Start());
@@ -134,6 +164,10 @@ std::vector<std::string> LocalAnswerer::settings() const {
   std::vector<std::string> names;
   for (const KvSetting& setting : core_->settings()) names.push_back(setting.name);
   return names;
+}
+
+uint64_t LocalAnswerer::setting_fingerprint(const std::string& setting) const {
+  return core_->fingerprint(setting);
 }
 
 absl::StatusOr<std::vector<Answer>> LocalAnswerer::Ask(const Sample& sample,

@@ -3,6 +3,7 @@
 // serving, every later one from the setting's own cache.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,19 +25,21 @@ struct KvSetting {
 // The uncompressed cache, named kFullCache.
 KvSetting FullCache();
 
-// As it is served at a ratio, named "anchorkv 20x". `options.theta_ppm` is set from `ratio`.
-// InvalidArgument: the ratio is below 1.
+// As it is served at a ratio, named "anchorkv 20x": the compact layout, whatever `options` say;
+// `options.theta_ppm` is set from `ratio`. InvalidArgument: the ratio is below 1.
 absl::StatusOr<KvSetting> ServedCache(kv::PlanOptions options, double ratio);
 
 class LocalAnswerer : public Answerer {
  public:
-  // `model` must outlive it. Errors as BatchStep::Create and Tokenizer::FromGguf.
+  // `model` must outlive it. InvalidArgument: two settings of one name, or more of them than the
+  // rows of a step. Other errors as BatchStep::Create and Tokenizer::FromGguf.
   static absl::StatusOr<std::unique_ptr<LocalAnswerer>> Create(const model::Model& model,
                                                                std::vector<KvSetting> settings,
                                                                int threads);
   ~LocalAnswerer() override;
 
   std::vector<std::string> settings() const override;
+  uint64_t setting_fingerprint(const std::string& setting) const override;
   absl::StatusOr<std::vector<Answer>> Ask(const Sample& sample,
                                           const std::vector<std::string>& settings) override;
 

@@ -1,5 +1,6 @@
 #include "eval/ruler/run.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -34,11 +35,26 @@ absl::Status CheckSamePrompt(const Sample& sample, const std::vector<std::string
   return absl::OkStatus();
 }
 
-Result ResultOf(const Sample& sample, Answer answer) {
+absl::Status CheckSameSettings(const std::vector<std::string>& settings, const Answerer& answerer,
+                               const ResultStore& store) {
+  for (const Result& result : store.results()) {
+    if (std::find(settings.begin(), settings.end(), result.setting) == settings.end()) continue;
+    const uint64_t now = answerer.setting_fingerprint(result.setting);
+    if (result.setting_fingerprint == now) continue;
+    return FailedPrecondition(
+        "the answers there in the setting '%s' are of another model or other options "
+        "(%016x there, %016x now): name another --out, or tell them apart by --label",
+        result.setting, result.setting_fingerprint, now);
+  }
+  return absl::OkStatus();
+}
+
+Result ResultOf(const Sample& sample, uint64_t setting_fingerprint, Answer answer) {
   const Task& task = sample.key.task;
   Result result;
   result.id = sample.key.id;
   result.setting = std::move(answer.setting);
+  result.setting_fingerprint = setting_fingerprint;
   result.task = std::string(task.name);
   result.target_len = sample.key.target_len;
   result.depth = sample.depth;
@@ -67,6 +83,7 @@ int64_t WorkOf(const std::vector<SampleKey>& keys) {
 absl::Status AskAll(const std::vector<SampleKey>& keys, const PromptRenderer& renderer,
                     Answerer& answerer, ResultStore& store, Progress& progress) {
   const std::vector<std::string> settings = answerer.settings();
+  RETURN_IF_ERROR(CheckSameSettings(settings, answerer, store));
   bool checked = false;  // that what is answered already was the same prompt
   for (const SampleKey& key : keys) {
     const std::vector<std::string> missing = Missing(key, settings, store);
@@ -84,7 +101,8 @@ absl::Status AskAll(const std::vector<SampleKey>& keys, const PromptRenderer& re
     progress.Advance(0, key.id);
     ASSIGN_OR_RETURN(std::vector<Answer> answers, answerer.Ask(sample, missing));
     for (Answer& answer : answers) {
-      RETURN_IF_ERROR(store.Append(ResultOf(sample, std::move(answer))));
+      const uint64_t fingerprint = answerer.setting_fingerprint(answer.setting);
+      RETURN_IF_ERROR(store.Append(ResultOf(sample, fingerprint, std::move(answer))));
     }
     progress.Advance(key.target_len, key.id);
   }

@@ -16,8 +16,9 @@ namespace anchorage::eval::ruler {
 int64_t WorkOf(const std::vector<SampleKey>& keys);
 
 // Stops at the first error; what was answered until then is in the store, and the same call goes on
-// behind it. FailedPrecondition: the store has answers to other prompts under these names, such as
-// those for another model. Other errors as MakeSample, Answerer::Ask and ResultStore::Append.
+// behind it. FailedPrecondition: the store has answers to other prompts, or from other settings,
+// under these names, such as those of another model. Other errors as MakeSample, Answerer::Ask and
+// ResultStore::Append.
 absl::Status AskAll(const std::vector<SampleKey>& keys, const PromptRenderer& renderer,
                     Answerer& answerer, ResultStore& store, Progress& progress);
 

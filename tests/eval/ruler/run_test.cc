@@ -8,12 +8,14 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/status.h"
 #include "eval/ruler/generate.h"
+#include "eval/ruler/http_answerer.h"
 #include "eval/ruler/local_answerer.h"
 #include "files/gguf.h"
 #include "model/model.h"
@@ -47,6 +49,9 @@ class FakeAnswerer : public Answerer {
   explicit FakeAnswerer(std::vector<std::string> settings) : settings_(std::move(settings)) {}
 
   std::vector<std::string> settings() const override { return settings_; }
+  uint64_t setting_fingerprint(const std::string& setting) const override {
+    return fingerprint + setting.size();
+  }
 
   absl::StatusOr<std::vector<Answer>> Ask(const Sample& sample,
                                           const std::vector<std::string>& settings) override {
@@ -63,6 +68,7 @@ class FakeAnswerer : public Answerer {
 
   std::vector<std::string> asked;
   int fails_at = -1;
+  uint64_t fingerprint = 0xfedcba9876543210ull;
 
  private:
   std::vector<std::string> settings_;
@@ -184,6 +190,34 @@ TEST_F(RunTest, AnswersToOtherPromptsAreNotMixedIn) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("choose another folder"));
 }
 
+TEST_F(RunTest, AnswersOfOtherOptionsUnderTheSameNameAreNotMixedIn) {
+  FakeAnswerer answerer({"full", "small"});
+  ASSERT_TRUE(Run(MakePlan({"vt"}), answerer).ok());
+  FakeAnswerer other({"small"});
+  other.fingerprint += 1;
+  const absl::Status status = Run(MakePlan({"cwe"}), other);
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'small'"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("name another --out"));
+  EXPECT_THAT(other.asked, SizeIs(0));
+  FakeAnswerer renamed({"tiny"});
+  renamed.fingerprint += 1;
+  EXPECT_TRUE(Run(MakePlan({"vt"}), renamed).ok());
+  EXPECT_THAT(renamed.asked, SizeIs(2));
+}
+
+TEST(HttpAnswererTest, ItsFingerprintTellsModelsAndFormsApart) {
+  HttpAnswererOptions options{{"host", "80", "/v1"}, "a", "same"};
+  std::set<uint64_t> seen = {HttpAnswerer(options).setting_fingerprint("same")};
+  options.form = PromptForm::kText;
+  seen.insert(HttpAnswerer(options).setting_fingerprint("same"));
+  options.model_name = "b";
+  seen.insert(HttpAnswerer(options).setting_fingerprint("same"));
+  options.endpoint.port = "81";
+  seen.insert(HttpAnswerer(options).setting_fingerprint("same"));
+  EXPECT_THAT(seen, SizeIs(4));
+}
+
 // The tiny model's answers mean nothing, but they depend on all of its cache.
 TEST(LocalAnswererTest, OnePrefillAnswersInEverySetting) {
   const auto model = model::Model::Load(testing::TinyModelPath());
@@ -207,6 +241,48 @@ TEST(LocalAnswererTest, OnePrefillAnswersInEverySetting) {
   const auto alone = (*answerer)->Ask(sample, {"anchorkv 20x"});
   ASSERT_TRUE(alone.ok()) << alone.status();
   EXPECT_EQ((*alone)[0].text, (*together)[2].text);
+}
+
+TEST(LocalAnswererTest, ItsFingerprintTellsPlansApart) {
+  const auto model = model::Model::Load(testing::TinyModelPath());
+  ASSERT_TRUE(model.ok()) << model.status();
+  const auto fingerprint = [&](const kv::PlanOptions& options) {
+    const auto answerer = LocalAnswerer::Create(**model, {*ServedCache(options, 5)}, 1);
+    return (*answerer)->setting_fingerprint("anchorkv 5x");
+  };
+  kv::PlanOptions options;
+  std::set<uint64_t> seen = {fingerprint(options)};
+  options.layout = kv::Layout::kDense;
+  EXPECT_TRUE(seen.contains(fingerprint(options))) << "the layout is always that of serving";
+  options.floor_tokens += 1;
+  seen.insert(fingerprint(options));
+  options.num_pins += 1;
+  seen.insert(fingerprint(options));
+  EXPECT_THAT(seen, SizeIs(3));
+}
+
+TEST(LocalAnswererTest, ServesTheCompactLayoutWhateverItStartsFrom) {
+  kv::PlanOptions options;
+  options.layout = kv::Layout::kSnapKv;
+  EXPECT_EQ(ServedCache(options, 5)->options.layout, kv::Layout::kCompact);
+}
+
+TEST(LocalAnswererTest, TooManyOrDoubleSettingsAreRefused) {
+  const auto model = model::Model::Load(testing::TinyModelPath());
+  ASSERT_TRUE(model.ok()) << model.status();
+  const auto refused = [&](const std::vector<KvSetting>& settings) {
+    const absl::Status status = LocalAnswerer::Create(**model, settings, 1).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    return std::string(status.message());
+  };
+  std::vector<KvSetting> many = {FullCache()};
+  for (int ratio = 1; ratio <= 64; ++ratio) many.push_back(*ServedCache(kv::PlanOptions(), ratio));
+  EXPECT_THAT(refused(many), HasSubstr("65 caches at once: at most 64"));
+  EXPECT_THAT(refused(many), HasSubstr("--ratios"));
+  const KvSetting twice = *ServedCache(kv::PlanOptions(), 5);
+  EXPECT_THAT(refused({FullCache(), twice, twice}), HasSubstr("two settings 'anchorkv 5x'"));
+  many.pop_back();
+  EXPECT_TRUE(LocalAnswerer::Create(**model, many, 1).ok());
 }
 
 TEST(LocalAnswererTest, ARatioBelowOneIsRefused) {
