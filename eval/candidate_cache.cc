@@ -81,6 +81,7 @@ absl::Status CandidateCache::TakeLayer(const kv::LayerKv& layer,
   if (ablation_ && plan.layout == kv::Layout::kCompact) {
     ASSIGN_OR_RETURN(const AblatedLayer ablated,
                      AblateLayer(layer, rows, plan, options_, *ablation_, stream));
+    CountResiduals(layer.layer, ablated);
     StoreRows(layer.layer, ablated.rows);
     return absl::OkStatus();
   }
@@ -104,6 +105,20 @@ void CandidateCache::CountResiduals(const kv::CompressedLayer& layer) {
     for (size_t head = 0; head + 1 < first_slot.size(); ++head) {
       shares[head] = static_cast<float>(first_slot[head + 1] - first_slot[head]) /
                      static_cast<float>(layer.plan.seq_len);
+    }
+  }
+}
+
+void CandidateCache::CountResiduals(int layer, const AblatedLayer& ablated) {
+  const int64_t seq_len = plan_.layers[static_cast<size_t>(layer)].seq_len;
+  for (size_t side = 0; side < ablated.codes.size(); ++side) {
+    std::vector<float>& shares = shares_[static_cast<size_t>(layer)][side];
+    const int64_t positions = std::ssize(ablated.codes[side]) / std::ssize(shares);
+    for (int64_t head = 0; head < std::ssize(shares); ++head) {
+      const auto first = ablated.codes[side].begin() + head * positions;
+      const auto count =
+          std::count_if(first, first + positions, [](uint8_t codes) { return codes > 0; });
+      shares[static_cast<size_t>(head)] = static_cast<float>(count) / static_cast<float>(seq_len);
     }
   }
 }

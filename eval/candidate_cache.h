@@ -26,6 +26,8 @@
 
 namespace anchorage::eval {
 
+struct AblatedLayer;
+
 class CandidateCache {
  public:
   // Sets the memory aside for a prompt of `seq_len` and `max_new` tokens after it. `arena` must
@@ -49,8 +51,8 @@ class CandidateCache {
   }
   std::span<const std::byte> decoded_region(int layer) const { return memory_->region(layer); }
 
-  // Share of the prompt's positions that have a residual, of each KV head; 0 in a layer that was
-  // not taken yet or has none.
+  // Share of the prompt's positions that have a residual, of each KV head, of an ablation's as of a
+  // served cache's; 0 in a layer that was not taken yet or whose layout has no residuals.
   std::span<const float> residual_shares(int layer, kv::Side side) const {
     return shares_[static_cast<size_t>(layer)][static_cast<size_t>(side)];
   }
@@ -68,6 +70,7 @@ class CandidateCache {
                  kv::RequestPlan plan, std::shared_ptr<decode::Grant> memory, int64_t max_new);
 
   void CountResiduals(const kv::CompressedLayer& layer);
+  void CountResiduals(int layer, const AblatedLayer& ablated);
   absl::Status StoreReconstructed(const kv::CompressedLayer& layer, const kernels::RopeView& rope);
   void StoreRows(int layer, const kv::ReconstructedLayer& rows);
 

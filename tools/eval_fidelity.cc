@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "common/status.h"
 #include "common/status_macros.h"
+#include "eval/ablation/ablation.h"
 #include "eval/fidelity/candidate.h"
 #include "eval/fidelity/measurement.h"
 #include "eval/fidelity/prompts.h"
@@ -94,12 +95,22 @@ absl::StatusOr<kv::PlanOptions> CompactFromFlags() {
   return options;
 }
 
-absl::Status CheckCanBeJudged(const std::vector<eval::Candidate>& candidates) {
+// Everything that --check judges must have been asked for.
+absl::Status CheckCanBeJudged(const std::vector<eval::Candidate>& candidates,
+                              const eval::PromptRequest& prompts) {
   for (const char* needed : {"compact 10x", "compact 20x", "paper 10x", "paper 20x"}) {
     if (std::none_of(candidates.begin(), candidates.end(),
                      [needed](const eval::Candidate& one) { return one.name() == needed; })) {
       return Invalid("--check judges '%s': name it with --methods and --ratios", needed);
     }
+  }
+  if (std::count(prompts.lengths.begin(), prompts.lengths.end(), eval::kCheckedTokens) == 0) {
+    return Invalid("--check judges prompts of %d tokens: name that with --lengths",
+                   eval::kCheckedTokens);
+  }
+  if (std::all_of(prompts.kinds.begin(), prompts.kinds.end(),
+                  [](const std::string& kind) { return kind == "retrieval"; })) {
+    return Invalid("--check judges texts: name prose, code or text with --kinds");
   }
   return absl::OkStatus();
 }
@@ -119,7 +130,9 @@ absl::StatusOr<Question> QuestionFromFlags() {
   question.probe_rows = absl::GetFlag(FLAGS_probe_rows);
   ASSIGN_OR_RETURN(question.threads, ThreadsFromFlags());
   question.check = absl::GetFlag(FLAGS_check);
-  if (question.check) RETURN_IF_ERROR(CheckCanBeJudged(question.candidates));
+  if (question.check) {
+    RETURN_IF_ERROR(CheckCanBeJudged(question.candidates, question.prompts));
+  }
   return question;
 }
 
@@ -201,9 +214,10 @@ absl::Status Run(const std::vector<std::string>& arguments) {
   if (!arguments.empty()) {
     return Invalid("it takes no argument, got '%s'", arguments.front());
   }
-  ASSIGN_OR_RETURN(const Question question, QuestionFromFlags());
+  ASSIGN_OR_RETURN(Question question, QuestionFromFlags());
   ASSIGN_OR_RETURN(const std::unique_ptr<const model::Model> model,
                    model::Model::Load(absl::GetFlag(FLAGS_model)));
+  question.prompts.context = model->config().context_length;
   ASSIGN_OR_RETURN(const text::Tokenizer tokenizer, text::Tokenizer::FromGguf(model->file()));
   ASSIGN_OR_RETURN(const std::vector<eval::Prompt> prompts,
                    eval::MakePrompts(question.prompts, tokenizer));
@@ -235,20 +249,32 @@ absl::Status Run(const std::vector<std::string>& arguments) {
   return absl::OkStatus();
 }
 
+// --help: what the command does, and every ablation that --methods knows.
+std::string Description() {
+  std::string text =
+      "Prefills prompts, keeps each one's cache in several ways and forces the tokens that\n"
+      "follow through all of them. Prints a table and leaves in --out: results.jsonl (a line\n"
+      "for each prompt as it is done; the same command goes on where it stopped), report.md,\n"
+      "report.json and plots.\n"
+      "  anchorage eval fidelity --model model.gguf --out fidelity --lengths 4096,7900\n"
+      "  anchorage eval fidelity --model model.gguf --out mine --text my.txt --prompts 3\n\n";
+  absl::StrAppend(&text, "--methods: ", eval::KnownMethods(),
+                  ", or ablations of compact, one or several joined by '+':");
+  for (const eval::AblationName& ablation : eval::AblationNames()) {
+    absl::StrAppendFormat(&text, "\n  %-20s%s", ablation.name, ablation.help);
+  }
+  return text;
+}
+
 }  // namespace
 
 const Command& EvalFidelityCommand() {
+  static const std::string description = Description();
   static const Command command = {
       .name = "fidelity",
       .arguments = "",
       .summary = "how far compressed caches are from the full one, on held-out texts",
-      .description =
-          "Prefills prompts, keeps each one's cache in several ways and forces the tokens that\n"
-          "follow through all of them. Prints a table and leaves in --out: results.jsonl (a line\n"
-          "for each prompt as it is done; the same command goes on where it stopped), report.md,\n"
-          "report.json and plots.\n"
-          "  anchorage eval fidelity --model model.gguf --out fidelity --lengths 4096,7900\n"
-          "  anchorage eval fidelity --model model.gguf --out mine --text my.txt --prompts 3",
+      .description = description,
       .flags = {"model",
                 "out",
                 "kinds",

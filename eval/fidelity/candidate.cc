@@ -62,7 +62,7 @@ absl::StatusOr<std::vector<Candidate>> MakeCandidates(std::span<const std::strin
   if (ratios.empty()) return Invalid("--ratios names no ratio");
   for (const double ratio : ratios) {
     if (kv::ThetaPpmFromRatio(ratio) == 0) {
-      return Invalid("--ratios: %g is not a compression of 1 or more, such as 20", ratio);
+      return Invalid("--ratios: %g is not a compression of 1 to %d, such as 20", ratio, kv::kPpm);
     }
     if (std::count(ratios.begin(), ratios.end(), ratio) > 1) {
       return Invalid("--ratios: %g stands there twice", ratio);

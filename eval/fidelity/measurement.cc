@@ -98,8 +98,9 @@ absl::Status Measurement::Check(const Prompt& prompt) const {
         prompt.seq_len, forced, context);
   }
   for (const Candidate& candidate : candidates_) {
-    const std::string wrong =
-        kv::CheckPlan(model_->geometry(), candidate.options, prompt.seq_len, forced);
+    const kv::PlanOptions options =
+        candidate.ablation ? PlanOf(*candidate.ablation, candidate.options) : candidate.options;
+    const std::string wrong = kv::CheckPlan(model_->geometry(), options, prompt.seq_len, forced);
     if (!wrong.empty()) return Invalid("%s: %s", candidate.name(), wrong);
   }
   return absl::OkStatus();
@@ -130,6 +131,7 @@ absl::StatusOr<PromptResult> Measurement::Run(const Prompt& prompt) {
     result.candidates.push_back(std::move(row));
   }
   RETURN_IF_ERROR(Force(prompt, prefilled, caches, result));
+  RETURN_IF_ERROR(CheckFinite(result));
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }

@@ -38,7 +38,8 @@ class Measurement {
   // behind it exceed the model's context, or a candidate's plan makes no sense for it.
   absl::Status Check(const Prompt& prompt) const;
 
-  // InvalidArgument: as Check. ResourceExhausted: no memory.
+  // InvalidArgument: as Check. ResourceExhausted: no memory. FailedPrecondition: a figure is not
+  // finite.
   absl::StatusOr<PromptResult> Run(const Prompt& prompt);
 
  private:

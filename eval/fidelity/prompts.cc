@@ -88,15 +88,17 @@ absl::StatusOr<PromptSource> PromptSource::Create(const text::Tokenizer& tokeniz
 }
 
 // Tokens begin .. end - 1 of all texts end to end, round after round.
-std::vector<int32_t> PromptSource::Piece(int64_t begin, int64_t end) const {
+std::vector<int32_t> PromptSource::Piece(From from, int64_t begin, int64_t end) const {
   std::vector<int32_t> piece;
   for (int64_t at = begin / total_ * total_; at < end;) {
     Random random(seed_, absl::StrCat("round ", at / total_));
-    for (const size_t which : ShuffledIndices(texts_.size(), random)) {
+    std::vector<size_t> order = ShuffledIndices(texts_.size(), random);
+    if (from == From::kBack) std::reverse(order.begin(), order.end());
+    for (const size_t which : order) {
       const std::vector<int32_t>& text = texts_[which];
-      const int64_t from = std::clamp<int64_t>(begin - at, 0, std::ssize(text));
-      const int64_t to = std::clamp<int64_t>(end - at, 0, std::ssize(text));
-      piece.insert(piece.end(), text.begin() + from, text.begin() + to);
+      const int64_t first = std::clamp<int64_t>(begin - at, 0, std::ssize(text));
+      const int64_t last = std::clamp<int64_t>(end - at, 0, std::ssize(text));
+      piece.insert(piece.end(), text.begin() + first, text.begin() + last);
       at += std::ssize(text);
     }
   }
@@ -105,6 +107,11 @@ std::vector<int32_t> PromptSource::Piece(int64_t begin, int64_t end) const {
 
 absl::StatusOr<Prompt> PromptSource::Passage(std::string_view kind, int64_t index,
                                              const PromptSize& size) const {
+  return Cut(From::kFront, kind, index, size);
+}
+
+absl::StatusOr<Prompt> PromptSource::Cut(From from, std::string_view kind, int64_t index,
+                                         const PromptSize& size) const {
   const int64_t needed = size.seq_len + size.forced + 1;
   if (total_ < needed) {
     return Invalid(
@@ -113,7 +120,7 @@ absl::StatusOr<Prompt> PromptSource::Passage(std::string_view kind, int64_t inde
         kind, total_, needed);
   }
   Prompt prompt{.kind = std::string(kind), .index = index, .seq_len = size.seq_len};
-  prompt.ids = Piece(index * needed, (index + 1) * needed);
+  prompt.ids = Piece(from, index * needed, (index + 1) * needed);
   prompt.reused = (index + 1) * needed > total_;
   return prompt;
 }
@@ -136,7 +143,8 @@ absl::StatusOr<Prompt> PromptSource::Retrieval(int64_t index, const PromptSize& 
     return Invalid("a retrieval prompt needs %d tokens or more: ask for longer --lengths",
                    size.seq_len - room);
   }
-  ASSIGN_OR_RETURN(const Prompt hay, Passage("retrieval", index, {room, size.forced}));
+  // As long as if there were no facts: where a haystack begins does not depend on them.
+  ASSIGN_OR_RETURN(const Prompt hay, Cut(From::kBack, "retrieval", index, size));
 
   Prompt prompt{.kind = "retrieval", .index = index, .seq_len = size.seq_len};
   prompt.reused = hay.reused;
@@ -203,7 +211,10 @@ class Sources {
       if (name == kind) return source.get();
     }
     ASSIGN_OR_RETURN(const std::vector<std::string> texts, Read(kind));
-    ASSIGN_OR_RETURN(PromptSource source, PromptSource::Create(tokenizer_, texts, request_.seed));
+    // Each collection in an order of its own.
+    ASSIGN_OR_RETURN(
+        PromptSource source,
+        PromptSource::Create(tokenizer_, texts, Random(request_.seed, "order of " + kind).Next()));
     sources_.emplace_back(kind, std::make_unique<PromptSource>(std::move(source)));
     return sources_.back().second.get();
   }
@@ -222,6 +233,15 @@ class Sources {
   std::vector<std::pair<std::string, std::unique_ptr<PromptSource>>> sources_;
 };
 
+template <typename T>
+bool StandsTwice(const std::vector<T>& values, const T& value) {
+  return std::count(values.begin(), values.end(), value) > 1;
+}
+
+bool Asks(const PromptRequest& request, std::string_view kind) {
+  return std::find(request.kinds.begin(), request.kinds.end(), kind) != request.kinds.end();
+}
+
 absl::Status CheckRequest(const PromptRequest& request) {
   if (request.kinds.empty()) return Invalid("--kinds names no kind of prompt");
   if (request.lengths.empty()) return Invalid("--lengths names no length");
@@ -232,9 +252,25 @@ absl::Status CheckRequest(const PromptRequest& request) {
         std::end(kPromptKinds)) {
       return Invalid("--kinds: '%s' is not prose, code, retrieval or text", kind);
     }
+    if (StandsTwice(request.kinds, kind)) {
+      return Invalid("--kinds: '%s' stands there twice", kind);
+    }
+  }
+  if (!request.text_path.empty() && !Asks(request, "text") && !Asks(request, "retrieval")) {
+    return Invalid("--text: no prompt is taken from %s: name 'text' or 'retrieval' with --kinds",
+                   request.text_path);
   }
   for (const int64_t length : request.lengths) {
     if (length < 1) return Invalid("--lengths: %d is not 1 or more", length);
+    if (StandsTwice(request.lengths, length)) {
+      return Invalid("--lengths: %d stands there twice", length);
+    }
+    if (length > request.context || request.forced > request.context - length) {
+      return Invalid(
+          "%d tokens and %d behind them: the model's context is %d; ask for shorter --lengths or "
+          "--forced",
+          length, request.forced, request.context);
+    }
   }
   return absl::OkStatus();
 }

@@ -35,7 +35,8 @@ struct Prompt {
   // The first answers the question that the prompt ends with; the others belong to questions that
   // come only after the cache is compressed. Empty but for retrieval.
   std::vector<AnswerSpan> answers;
-  bool reused = false;  // part of its text stands in an earlier prompt of its kind, in other order
+  // Part of its text stands in an earlier prompt of its kind and length, in other order.
+  bool reused = false;
 
   // 64-bit digest of ids and answers: equal prompts give equal results.
   uint64_t Digest() const;
@@ -47,8 +48,10 @@ struct PromptSize {
 };
 
 // Cuts prompts from one collection of texts. The texts are put in an order that the seed decides
-// and laid end to end; passage i is the i-th piece of that, so that passages are disjoint. When the
-// texts are used up they follow once more in another order. Thread-safe.
+// and laid end to end; passage i is the i-th piece of that, so that passages are disjoint. The
+// haystacks of retrieval are cut in the same way from the texts in reverse order: they share
+// nothing with passages until the two meet in one text. When the texts are used up they follow once
+// more in another order. Thread-safe.
 class PromptSource {
  public:
   // InvalidArgument: no text.
@@ -66,8 +69,13 @@ class PromptSource {
   PromptSource(const text::Tokenizer& tokenizer, uint64_t seed)
       : tokenizer_(&tokenizer), seed_(seed) {}
 
-  std::vector<int32_t> Piece(int64_t begin, int64_t end) const;
-  int64_t total() const { return total_; }
+  // From which end of the texts pieces are taken.
+  enum class From : uint8_t { kFront, kBack };
+
+  // Piece `index`: as many tokens as a prompt of that size and what follows it.
+  absl::StatusOr<Prompt> Cut(From from, std::string_view kind, int64_t index,
+                             const PromptSize& size) const;
+  std::vector<int32_t> Piece(From from, int64_t begin, int64_t end) const;
 
   const text::Tokenizer* tokenizer_;  // outlives it
   uint64_t seed_;
@@ -81,12 +89,14 @@ struct PromptRequest {
   std::vector<int64_t> lengths;  // of the compressed prompts, tokens
   int64_t count = 0;             // prompts of each kind and length
   int64_t forced = 0;
+  int64_t context = 0;  // the model's, tokens: a prompt and what is forced behind it fit into it
   uint64_t seed = 0;
   std::string root;       // top folder of this repository's sources
   std::string text_path;  // a file of the user's, for "text" and as haystack; may be empty
 };
 
-// All of them, by length, then kind, then index. InvalidArgument and NotFound say what to change.
+// All of them, by length, then kind, then index. InvalidArgument and NotFound say what to change;
+// a kind or length that stands there twice is one of that.
 absl::StatusOr<std::vector<Prompt>> MakePrompts(const PromptRequest& request,
                                                 const text::Tokenizer& tokenizer);
 

@@ -12,7 +12,6 @@ namespace {
 
 constexpr double kLargestFloorNats = 1e-3;
 constexpr double kLargestNats = 0.1;  // compact, 10x, kCheckedTokens
-constexpr int64_t kCheckedTokens = 4096;
 
 using Prompts = std::vector<const PromptResult*>;
 
@@ -139,11 +138,14 @@ std::vector<Comparison> Compare(const Prompts& prompts) {
   return comparisons;
 }
 
+// The larger one; NaN is worse than any number.
+double Worse(double a, double b) { return std::isnan(a) || a > b ? a : b; }
+
 Group MakeGroup(int64_t seq_len, const std::string& kind, const Prompts& prompts) {
   Group group{.seq_len = seq_len, .kind = kind, .prompts = std::ssize(prompts)};
   for (const PromptResult* prompt : prompts) {
     group.reused += prompt->reused ? 1 : 0;
-    group.worst_floor = std::max(group.worst_floor, prompt->floor_kl);
+    group.worst_floor = Worse(group.worst_floor, prompt->floor_kl);
   }
   for (size_t at = 0; at < prompts.front()->candidates.size(); ++at) {
     group.candidates.push_back(Summarise(prompts, at));

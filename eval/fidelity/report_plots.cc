@@ -12,13 +12,18 @@
 namespace anchorage::eval {
 namespace {
 
-// Each method's candidates that compress, in the order of the table.
+// Each method's candidates that compress, methods in the order of the table, ratios ascending.
 std::vector<std::vector<const CandidateSummary*>> ByMethod(const Group& group) {
   std::vector<std::vector<const CandidateSummary*>> methods;
   for (size_t i = 1; i < group.candidates.size(); ++i) {
     const CandidateSummary& row = group.candidates[i];
     if (methods.empty() || methods.back().front()->method != row.method) methods.emplace_back();
     methods.back().push_back(&row);
+  }
+  for (std::vector<const CandidateSummary*>& method : methods) {
+    std::stable_sort(
+        method.begin(), method.end(),
+        [](const CandidateSummary* a, const CandidateSummary* b) { return a->ratio < b->ratio; });
   }
   return methods;
 }

@@ -72,6 +72,9 @@ constexpr const char* kLegend =
     "  after the cache is compressed, a mean over them.\n"
     "- **cosines under 0.9**: of attention outputs over the prompt, share of (layer, head, row).\n"
     "  **logit error**: |q.k - exact| / |exact| over the prompt's positions, mean over layers.\n"
+    "- Prose and retrieval, or a text of yours and retrieval, are cut from the same texts, one "
+    "from\n"
+    "  each end: prompts of **all** share text where the two together need more than there is.\n"
     "- **bytes**: of the prompt's cache over all layers as it travels, without padding, exact.\n";
 
 Json ToJson(const Interval& interval) {
@@ -127,8 +130,8 @@ std::string ToMarkdown(const Report& report, const std::string& head) {
                           group.prompts);
     if (group.reused > 0) {
       absl::StrAppendFormat(&text,
-                            "%d of them contain text of an earlier prompt of their kind, its parts "
-                            "in another order.\n\n",
+                            "%d of them contain text of an earlier prompt of their kind and "
+                            "length, its parts in another order.\n\n",
                             group.reused);
     }
     absl::StrAppendFormat(&text,

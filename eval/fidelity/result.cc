@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "common/status.h"
+#include "common/status_macros.h"
 
 namespace anchorage::eval {
 namespace {
@@ -81,6 +82,16 @@ PromptResult PromptOf(const Json& json) {
   return result;
 }
 
+absl::Status CheckNumbers(const std::string& name, const Json& json) {
+  const Json flat = json.flatten();
+  for (const auto& [path, value] : flat.items()) {
+    if (value.is_number_float() && !std::isfinite(value.get<double>())) {
+      return FailedPrecondition("%s: %s is %g", name, path, value.get<double>());
+    }
+  }
+  return absl::OkStatus();
+}
+
 constexpr double kSmallestBinEnd = 1e-5;
 constexpr double kBinsPerDecade = 10;
 
@@ -92,7 +103,7 @@ double DistanceBinEnd(int bin) {
 
 int DistanceBinOf(double cosine) {
   const double distance = 1 - cosine;
-  if (distance <= kSmallestBinEnd) return 0;
+  if (!(distance > kSmallestBinEnd)) return 0;
   const double bin = std::ceil(kBinsPerDecade * std::log10(distance / kSmallestBinEnd));
   return std::min(static_cast<int>(bin), kDistanceBins - 1);
 }
@@ -120,6 +131,15 @@ absl::StatusOr<PromptResult> ResultFromJson(std::string_view line) {
   } catch (const Json::exception& error) {
     return Invalid("not a result: %s", error.what());
   }
+}
+
+absl::Status CheckFinite(const PromptResult& result) {
+  RETURN_IF_ERROR(CheckNumbers("the uncompressed prefill", {{"floor_kl_nats", result.floor_kl},
+                                                            {"floor_top1", result.floor_top1}}));
+  for (const CandidateResult& candidate : result.candidates) {
+    RETURN_IF_ERROR(CheckNumbers(candidate.name, ToJson(candidate)));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace anchorage::eval

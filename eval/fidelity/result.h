@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace anchorage::eval {
@@ -16,7 +17,7 @@ inline constexpr double kLowCosine = 0.9;
 // last ends at 2.
 inline constexpr int kDistanceBins = 53;
 double DistanceBinEnd(int bin);
-int DistanceBinOf(double cosine);
+int DistanceBinOf(double cosine);  // 0 of NaN
 
 struct CandidateResult {
   std::string name;     // "compact 10x"
@@ -60,5 +61,8 @@ struct PromptResult {
 // One line of JSON without its end, and back. InvalidArgument: not such a line.
 std::string ToJsonLine(const PromptResult& result);
 absl::StatusOr<PromptResult> ResultFromJson(std::string_view line);
+
+// FailedPrecondition, with the figure's name: one is NaN or infinite.
+absl::Status CheckFinite(const PromptResult& result);
 
 }  // namespace anchorage::eval

@@ -19,17 +19,17 @@ absl::StatusOr<ResultsFile> ResultsFile::Open(const std::string& path, const std
   if (absl::IsNotFound(content.status())) content = "";
   if (!content.ok()) return content.status();
   const size_t whole = content->rfind('\n') == std::string::npos ? 0 : content->rfind('\n') + 1;
+  // Nothing is cut before the file is known to be one of ours.
+  if (whole == 0 && !setting.starts_with(*content)) {
+    return FailedPrecondition("%s is no file of results: name another --out or delete it", path);
+  }
+  RETURN_IF_ERROR(file.Read(content->substr(0, whole), setting));
   if (whole < content->size()) {
     std::error_code error;
     std::filesystem::resize_file(path, whole, error);
     if (error) return Invalid("cannot cut the torn last line off %s", path);
-    content->resize(whole);
   }
-  if (content->empty()) {
-    RETURN_IF_ERROR(file.AppendLine(setting));
-  } else {
-    RETURN_IF_ERROR(file.Read(*content, setting));
-  }
+  if (whole == 0) RETURN_IF_ERROR(file.AppendLine(setting));
   return file;
 }
 
@@ -57,11 +57,11 @@ absl::Status ResultsFile::Read(const std::string& content, const std::string& se
 }
 
 const PromptResult* ResultsFile::Find(const Prompt& prompt) const {
-  const auto found =
-      std::find_if(results_.begin(), results_.end(), [&prompt](const PromptResult& result) {
-        return result.digest == prompt.Digest() && result.kind == prompt.kind &&
-               result.index == prompt.index && result.seq_len == prompt.seq_len;
-      });
+  const uint64_t digest = prompt.Digest();
+  const auto found = std::find_if(results_.begin(), results_.end(), [&](const PromptResult& one) {
+    return one.digest == digest && one.kind == prompt.kind && one.index == prompt.index &&
+           one.seq_len == prompt.seq_len;
+  });
   return found == results_.end() ? nullptr : &*found;
 }
 

@@ -16,9 +16,10 @@ namespace anchorage::eval {
 class ResultsFile {
  public:
   // Opens `path` or begins it. `setting`, one line of JSON, is everything that results depend on
-  // beside the prompt. A last line that was torn is cut off the file.
-  // FailedPrecondition: the file was measured with another setting. DataLoss: a line in its middle
-  // is no result. InvalidArgument: it cannot be written.
+  // beside the prompt. A last line that was torn is cut off a file that begins with `setting`,
+  // or that has no more than a part of it. FailedPrecondition: the file was measured with another
+  // setting or is none of ours. DataLoss: a whole line is no result. Either leaves the file as it
+  // is. InvalidArgument: it cannot be written.
   static absl::StatusOr<ResultsFile> Open(const std::string& path, const std::string& setting);
 
   // What was measured on exactly this prompt, or null.

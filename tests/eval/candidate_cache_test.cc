@@ -93,6 +93,26 @@ TEST_F(CandidateCacheTest, CachesOfOneBudgetAndSeveralWindowsFillInOnePrefill) {
   EXPECT_EQ(Predict()[1], predictions[1]);
 }
 
+TEST_F(CandidateCacheTest, ResidualsOfAnAblationAreCountedAsThoseOfAServedCache) {
+  Add(kv::Layout::kCompact, 10);
+  Add(kv::Layout::kCompact, 10, Ablation());
+  Add(kv::Layout::kCompact, 10, ParseAblation("no-residuals").value());
+  Predict();
+  for (int layer = 0; layer < model_->config().num_layers; ++layer) {
+    for (const kv::Side side : kv::kSides) {
+      const auto served = caches_[0].residual_shares(layer, side);
+      const auto reference = caches_[1].residual_shares(layer, side);
+      const auto none = caches_[2].residual_shares(layer, side);
+      ASSERT_EQ(served.size(), reference.size());
+      for (size_t head = 0; head < served.size(); ++head) {
+        EXPECT_GT(reference[head], 0) << "layer " << layer << ", head " << head;
+        EXPECT_NEAR(reference[head], served[head], 2.0 / kSeqLen);
+        EXPECT_EQ(none[head], 0);
+      }
+    }
+  }
+}
+
 TEST_F(CandidateCacheTest, OnlyAnchorKvHasAblations) {
   kv::PlanOptions options;
   options.layout = kv::Layout::kSnapKv;

@@ -118,6 +118,21 @@ TEST_F(EvalFidelityTest, RefusesBadUsageWithASentence) {
   refused("--lengths 9000 --prompts 1", "the model's context is 8192");
   refused("--probe-rows 0", "--probe-rows");
   refused("--check --ratios 5", "--check judges 'compact 10x'");
+  refused("--check --lengths 1000", "--check judges prompts of 4096 tokens");
+  refused("--check --kinds retrieval", "--check judges texts: name prose, code or text");
+  refused("--kinds prose,prose", "--kinds: 'prose' stands there twice");
+  refused("--lengths 256,256", "--lengths: 256 stands there twice");
+  refused("--forced 9223372036854775807", "the model's context is 8192");
+  refused("--text mine.txt --kinds prose", "--text: no prompt is taken from mine.txt");
+  refused("--ratios 1e9", "1e+09 is not a compression of 1 to 1000000");
+}
+
+TEST_F(EvalFidelityTest, HelpNamesEveryAblation) {
+  const Outcome help = RunProgram("--help");
+  EXPECT_EQ(help.code, 0) << help.output;
+  EXPECT_THAT(help.output, HasSubstr("--methods: full, compact, paper, snapkv, recent, or ablati"));
+  EXPECT_THAT(help.output, HasSubstr("rank-random         residuals go anywhere"));
+  EXPECT_THAT(help.output, HasSubstr("window-128          an observation window of 128"));
 }
 
 }  // namespace

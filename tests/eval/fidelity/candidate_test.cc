@@ -60,7 +60,8 @@ TEST(CandidateTest, RefusesWithARemedy) {
   refused({"zip"}, {5}, "'zip' is none of full, compact, paper");
   refused({"paper", "paper"}, {5}, "'paper' stands there twice");
   refused({"paper"}, {5, 5}, "5 stands there twice");
-  refused({"paper"}, {0.5}, "0.5 is not a compression of 1 or more");
+  refused({"paper"}, {0.5}, "0.5 is not a compression of 1 to 1000000");
+  refused({"paper"}, {1e9}, "1e+09 is not a compression of 1 to 1000000");
   refused({"paper"}, {}, "--ratios");
 }
 

@@ -4,12 +4,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "eval/random.h"
+#include "files/gguf.h"
 #include "kv/plan/plan.h"
 #include "tests/support/tiny_model.h"
 
@@ -149,6 +155,65 @@ TEST_F(MeasurementTest, EvictedPositionsHaveNoLogitsAndAblationsDo) {
     EXPECT_LT(result->candidates[at].cosine_mean, 0.9999);
     EXPECT_EQ(result->candidates[at].logit_errors.empty(), at < 3);
   }
+}
+
+TEST_F(MeasurementTest, ThePlanThatAnAblationMakesIsCheckedBeforeTheFirstPrompt) {
+  const std::vector<std::string> methods = {"unpooled-utility"};
+  const std::vector<double> ratios = {10};
+  kv::PlanOptions even;
+  even.utility_pool_width = 2;
+  kernels::Stream stream(1);
+  const auto check = [&](std::vector<Candidate> candidates) {
+    auto measurement = Measurement::Create(*model_, std::move(candidates), kProbeRows, stream);
+    return measurement->Check(MakePrompt());
+  };
+  // The ablation makes it odd.
+  EXPECT_TRUE(check(*MakeCandidates(methods, ratios, even)).ok());
+  std::vector<Candidate> wide = *MakeCandidates(methods, ratios, kv::PlanOptions());
+  wide.back().ablation->window_len = 1'000'000;
+  EXPECT_THAT(std::string(check(wide).message()), HasSubstr("unpooled-utility 10x: window"));
+}
+
+TEST_F(MeasurementTest, AFigureThatIsNotFiniteIsAnError) {
+  const std::string path = ::testing::TempDir() + "/not_finite.gguf";
+  std::filesystem::copy_file(testing::TinyModelPath(), path,
+                             std::filesystem::copy_options::overwrite_existing);
+  {
+    const auto file = files::GgufFile::Open(path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    const auto norm = std::find_if(
+        file->tensors().begin(), file->tensors().end(),
+        [](const files::TensorView& tensor) { return tensor.name == "output_norm.weight"; });
+    ASSERT_NE(norm, file->tensors().end());
+    const float nan = std::nanf("");
+    std::fstream out(path, std::ios::in | std::ios::out | std::ios::binary);
+    out.seekp(static_cast<std::streamoff>(norm->file_offset));
+    out.write(reinterpret_cast<const char*>(&nan), sizeof(nan));
+  }
+  auto model = model::Model::Load(path);
+  ASSERT_TRUE(model.ok()) << model.status();
+  kernels::Stream stream(2);
+  auto measurement = Measurement::Create(**model, Candidates(), kProbeRows, stream);
+  ASSERT_TRUE(measurement.ok()) << measurement.status();
+  const auto result = measurement->Run(MakePrompt());
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(result.status().message()), HasSubstr("nan"));
+}
+
+TEST(CheckFiniteTest, NamesTheFigure) {
+  PromptResult result;
+  result.candidates.push_back({.name = "compact 10x"});
+  EXPECT_TRUE(CheckFinite(result).ok());
+  const auto refused = [&result](const std::string& reason) {
+    EXPECT_THAT(std::string(CheckFinite(result).message()), HasSubstr(reason));
+  };
+  CandidateResult& row = result.candidates.front();
+  row.head_cosines = {1, std::nanf("")};
+  refused("compact 10x: /head_cosines/1 is nan");
+  row = {.name = "compact 10x", .answer = -std::numeric_limits<double>::infinity()};
+  refused("compact 10x: /answer_log_p is -inf");
+  result.floor_kl = std::nan("");
+  refused("the uncompressed prefill: /floor_kl_nats is nan");
 }
 
 TEST_F(MeasurementTest, ThreadsChangeNothing) {

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
+#include <limits>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "files/gguf.h"
@@ -66,6 +69,7 @@ class PromptsTest : public ::testing::Test {
             .lengths = {900},
             .count = 2,
             .forced = 250,
+            .context = 8192,
             .seed = 7,
             .root = "."};
   }
@@ -180,7 +184,9 @@ TEST_F(PromptsTest, RefusesWithARemedy) {
   refused(request, "name it with --text");
   request = Request();
   request.lengths = {100'000'000};
-  refused(request, "ask for shorter --lengths");
+  request.context = 1'000'000'000;
+  refused(request, "give a longer --text");
+  request = Request();
   request.lengths = {50};
   request.kinds = {"retrieval"};
   refused(request, "ask for longer --lengths");
@@ -194,6 +200,85 @@ TEST_F(PromptsTest, RefusesWithARemedy) {
   request = Request();
   request.count = 0;
   refused(request, "--prompts");
+  request = Request();
+  request.kinds = {"prose", "code", "prose"};
+  refused(request, "--kinds: 'prose' stands there twice");
+  request = Request();
+  request.lengths = {256, 256};
+  refused(request, "--lengths: 256 stands there twice");
+  request = Request();
+  request.kinds = {"prose", "code"};
+  request.text_path = "mine.txt";
+  refused(request, "--text: no prompt is taken from mine.txt");
+}
+
+TEST_F(PromptsTest, WhatDoesNotFitTheContextIsRefusedBeforeTheTextsAreRead) {
+  constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
+  for (const auto& [length, forced] : {std::pair<int64_t, int64_t>{900, kLargest},
+                                       {kLargest, 250},
+                                       {kLargest, kLargest},
+                                       {900, 7293}}) {
+    PromptRequest request = Request();
+    request.lengths = {length};
+    request.forced = forced;
+    request.root = "/nowhere";
+    const auto prompts = MakePrompts(request, *tokenizer_);
+    EXPECT_THAT(std::string(prompts.status().message()),
+                HasSubstr("the model's context is 8192; ask for shorter --lengths or --forced"));
+  }
+}
+
+TEST_F(PromptsTest, RetrievalSharesNoTextWithPassagesWhileTheTextsLast) {
+  const PromptSource source = Source(NumberedTexts(40));
+  const PromptSize size{.seq_len = 600, .forced = 100};
+  std::set<std::string> seen;
+  for (int64_t index = 0; index < 2; ++index) {
+    for (const auto& prompt :
+         {source.Passage("prose", index, size), source.Retrieval(index, size)}) {
+      ASSERT_TRUE(prompt.ok()) << prompt.status();
+      ASSERT_FALSE(prompt->reused);
+      for (const std::string& line : Lines(*prompt)) {
+        EXPECT_TRUE(seen.insert(line).second) << line << " again in " << prompt->kind << index;
+      }
+    }
+  }
+  EXPECT_GT(seen.size(), 50u);
+}
+
+// Where the lines stand in a pile of texts that keeps its order, whatever the facts are.
+TEST_F(PromptsTest, HaystacksAreDisjointWhateverTheirFacts) {
+  std::string lines;
+  for (int line = 0; line < 3000; ++line) lines += "<" + std::to_string(line) + ">\n";
+  const PromptSource source = Source({lines});
+  const PromptSize size{.seq_len = 700, .forced = 100};
+  for (int64_t index = 0; index < 10; ++index) {
+    const auto hay = source.Retrieval(index, size);
+    const auto passage = source.Passage("text", index, size);  // one text has one order
+    ASSERT_TRUE(hay.ok() && passage.ok()) << hay.status();
+    ASSERT_FALSE(hay->reused);
+    EXPECT_EQ(Lines(*hay).front(), Lines(*passage).front()) << index;
+  }
+}
+
+TEST_F(PromptsTest, EachCollectionHasAnOrderOfItsOwn) {
+  // As many paragraphs in either: with one order for both, the same one would come first.
+  PromptRequest request = Request();
+  request.kinds = {"prose", "code"};
+  request.lengths = {100};
+  request.forced = 20;
+  const std::string root = ::testing::TempDir() + "/one_order";
+  std::filesystem::remove_all(root);
+  std::filesystem::create_directories(root + "/kernels");
+  for (int file = 100; file < 160; ++file) {
+    std::string text;
+    for (int line = 0; line < 20; ++line) text += "// <" + std::to_string(file) + ">\n";
+    std::ofstream(root + "/kernels/f" + std::to_string(file) + ".cc") << text;
+  }
+  request.root = root;
+  const auto prompts = MakePrompts(request, *tokenizer_);
+  ASSERT_TRUE(prompts.ok()) << prompts.status();
+  ASSERT_EQ(prompts->size(), 4u);
+  EXPECT_NE(Lines((*prompts)[0]).front(), Lines((*prompts)[2]).front());
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace anchorage::eval {
@@ -155,6 +156,32 @@ TEST(ReportTest, EveryLengthHasItsPlots) {
   std::vector<PromptResult> prose = {Result("prose", 0.01, 0.02)};
   for (const NamedPlot& plot : MakePlots(MakeReport(prose))) {
     EXPECT_THAT(plot.file, Not(HasSubstr("answers")));
+  }
+}
+
+TEST(ReportTest, LinesRunByRatioWhateverTheOrderOfTheTable) {
+  std::vector<PromptResult> turned = Results();
+  for (PromptResult& result : turned) {
+    std::swap(result.candidates[1], result.candidates[2]);
+    std::swap(result.candidates[3], result.candidates[4]);
+  }
+  const std::vector<NamedPlot> plots = MakePlots(MakeReport(Results()));
+  const std::vector<NamedPlot> others = MakePlots(MakeReport(turned));
+  for (const size_t at : {size_t{0}, size_t{1}}) {  // divergence and answers
+    EXPECT_EQ(plots[at].file, others[at].file);
+    EXPECT_EQ(plots[at].svg, others[at].svg);
+  }
+}
+
+TEST(ReportTest, AFigureThatIsNoNumberFallsShort) {
+  const double nan = std::nan("");
+  for (const size_t at : {size_t{0}, size_t{1}}) {
+    std::vector<PromptResult> results = Results();
+    results[at].floor_kl = nan;
+    EXPECT_THAT(Shortfalls(MakeReport(results)), Not(IsEmpty())) << at;
+    results = Results();
+    results[at].candidates[1].kl = nan;
+    EXPECT_THAT(Shortfalls(MakeReport(results)), Not(IsEmpty())) << at;
   }
 }
 

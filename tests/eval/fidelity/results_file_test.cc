@@ -112,6 +112,31 @@ TEST_F(ResultsFileTest, ATornFirstLineIsANewFile) {
   EXPECT_NE(Open().Find(MakePrompt(1)), nullptr);
 }
 
+TEST_F(ResultsFileTest, AFileThatIsNotOursIsLeftAsItIs) {
+  for (const char* content : {R"({"a":1})", R"({"model":"m"} and more)", "{\"a\":1}\n{\"b\""}) {
+    Write(content);
+    const auto file = ResultsFile::Open(path_, kSetting);
+    EXPECT_EQ(file.status().code(), absl::StatusCode::kFailedPrecondition) << content;
+    EXPECT_THAT(std::string(file.status().message()), HasSubstr(path_));
+    EXPECT_EQ(*ReadFile(path_), content);
+  }
+}
+
+TEST_F(ResultsFileTest, ASettingWithoutItsEndIsANewFile) {
+  for (const char* content : {"", kSetting}) {
+    Write(content);
+    Open();
+    EXPECT_EQ(*ReadFile(path_), std::string(kSetting) + "\n");
+  }
+}
+
+TEST_F(ResultsFileTest, NothingIsCutOffADamagedFile) {
+  const std::string content = std::string(kSetting) + "\nrubbish\n{\"kind\"";
+  Write(content);
+  EXPECT_EQ(ResultsFile::Open(path_, kSetting).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(*ReadFile(path_), content);
+}
+
 TEST_F(ResultsFileTest, OtherSettingsAreRefused) {
   ASSERT_TRUE(Open().Append(MakeResult(1)).ok());
   const auto file = ResultsFile::Open(path_, R"({"model":"n"})");
