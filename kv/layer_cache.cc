@@ -11,15 +11,11 @@ namespace {
 
 kernels::ResidualStage MapStage(const LayerPlan& plan, std::span<const std::byte> region, Side side,
                                 Stage stage) {
-  const bool coarse = stage == Stage::kCoarse;
+  const StageNames& names = NamesOf(side, stage);
   const SlotIndex slots = MapSlots(plan, region, side, stage);
   return {slots.mask.data(), slots.prefix.data(), slots.offset.data(),
-          TensorSpan<const uint8_t>(plan, region, side, coarse ? "codes_k" : "fine_codes_k",
-                                    coarse ? "codes_v" : "fine_codes_v")
-              .data(),
-          TensorSpan<const kernels::Bf16>(plan, region, side, coarse ? "scale_k" : "fine_scale_k",
-                                          coarse ? "scale_v" : "fine_scale_v")
-              .data()};
+          TensorSpan<const uint8_t>(plan, region, names.codes).data(),
+          TensorSpan<const kernels::Bf16>(plan, region, names.scale).data()};
 }
 
 kernels::CompactSide MapSide(const LayerPlan& plan, std::span<const std::byte> region, Side side) {

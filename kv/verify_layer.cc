@@ -46,8 +46,8 @@ class Verifier {
         return CompactIndex(plan_, idx, head, position);
       }));
       RETURN_IF_ERROR(Slots<uint32_t>(side));
-      if (plan_.Find("fine_mask_k") == nullptr) continue;
-      RETURN_IF_ERROR(AllScales<kernels::Bf16>(Name(side, "fine_scale_k", "fine_scale_v")));
+      if (plan_.Find(NamesOf(side, Stage::kFine).mask) == nullptr) continue;
+      RETURN_IF_ERROR(AllScales<kernels::Bf16>(NamesOf(side, Stage::kFine).scale));
       RETURN_IF_ERROR(FineSlots(side));
     }
     return absl::OkStatus();
@@ -175,27 +175,21 @@ class Verifier {
 
   // Running counts and offsets agree with the mask and the plan.
   absl::Status Counts(Side side, Stage stage) const {
-    const bool coarse = stage == Stage::kCoarse;
-    const char* mask =
-        coarse ? Name(side, "mask_k", "mask_v") : Name(side, "fine_mask_k", "fine_mask_v");
-    const char* prefix =
-        coarse ? Name(side, "prefix_k", "prefix_v") : Name(side, "fine_prefix_k", "fine_prefix_v");
-    const char* offset =
-        coarse ? Name(side, "offset_k", "offset_v") : Name(side, "fine_offset_k", "fine_offset_v");
+    const StageNames& names = NamesOf(side, stage);
     const SlotIndex slots = MapSlots(plan_, region_, side, stage);
-    RETURN_IF_ERROR(NothingBehindPrefix(mask, slots.mask));
+    RETURN_IF_ERROR(NothingBehindPrefix(names.mask, slots.mask));
     int64_t total = 0;
     for (int64_t head = 0; head < plan_.num_kv_heads; ++head) {
       if (int64_t{slots.offset[head]} != total) {
-        return DataLoss("%s: head %d begins at slot %d, its mask says %d", offset, head,
+        return DataLoss("%s: head %d begins at slot %d, its mask says %d", names.offset, head,
                         slots.offset[head], total);
       }
       int64_t in_head = 0;
       for (int64_t word = 0; word < plan_.num_words(); ++word) {
         const int64_t at = head * plan_.num_words() + word;
         if (int64_t{slots.prefix[at]} != in_head) {
-          return DataLoss("%s: head %d, position %d counts %d slots, the mask has %d", prefix, head,
-                          64 * word, slots.prefix[at], in_head);
+          return DataLoss("%s: head %d, position %d counts %d slots, the mask has %d", names.prefix,
+                          head, 64 * word, slots.prefix[at], in_head);
         }
         in_head += std::popcount(slots.mask[at]);
       }
@@ -203,7 +197,7 @@ class Verifier {
     }
     const int64_t planned = NumSlots(plan_, side, stage);
     if (total != planned || int64_t{slots.offset[plan_.num_kv_heads]} != planned) {
-      return DataLoss("%s: %d slots and an end of %d where the plan has %d", mask, total,
+      return DataLoss("%s: %d slots and an end of %d where the plan has %d", names.mask, total,
                       slots.offset[plan_.num_kv_heads], planned);
     }
     return absl::OkStatus();
@@ -233,7 +227,7 @@ class Verifier {
     for (size_t word = 0; word < fine.mask.size(); ++word) {
       if ((fine.mask[word] & ~coarse.mask[word]) != 0) {
         return DataLoss("%s: word %d has a fine slot where the mask has none",
-                        Name(side, "fine_mask_k", "fine_mask_v"), word);
+                        NamesOf(side, Stage::kFine).mask, word);
       }
     }
     return absl::OkStatus();

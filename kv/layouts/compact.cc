@@ -19,11 +19,16 @@ CompactWriter::CompactWriter(const LayerPlan& plan, std::span<std::byte> region,
     spans.idx = TensorSpan<uint8_t>(plan, region, side, "idx_k", "idx_v");
     spans.proj = TensorSpan<uint8_t>(plan, region, side, "proj_k", "proj_v");
     spans.proj_level = TensorSpan<float>(plan, region, side, "proj_level_k", "proj_level_v");
-    spans.coarse = {TensorSpan<uint8_t>(plan, region, side, "codes_k", "codes_v"),
-                    TensorSpan<kernels::Bf16>(plan, region, side, "scale_k", "scale_v")};
-    spans.fine = {TensorSpan<uint8_t>(plan, region, side, "fine_codes_k", "fine_codes_v"),
-                  TensorSpan<kernels::Bf16>(plan, region, side, "fine_scale_k", "fine_scale_v")};
+    spans.coarse = MapStage(region, side, Stage::kCoarse);
+    spans.fine = MapStage(region, side, Stage::kFine);
   }
+}
+
+CompactWriter::StageSpans CompactWriter::MapStage(std::span<std::byte> region, Side side,
+                                                  Stage stage) const {
+  const StageNames& names = NamesOf(side, stage);
+  return {TensorSpan<uint8_t>(plan_, region, names.codes),
+          TensorSpan<kernels::Bf16>(plan_, region, names.scale)};
 }
 
 std::span<const uint32_t> CompactWriter::Positions(int64_t head) const {

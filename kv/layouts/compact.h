@@ -37,6 +37,7 @@ class CompactWriter : public LayoutWriter {
     StageSpans fine;  // empty where no position has a second code
   };
 
+  StageSpans MapStage(std::span<std::byte> region, Side side, Stage stage) const;
   void StoreIndex(SideSpans& spans, int64_t head, int64_t position, uint16_t anchor);
   std::span<const uint32_t> Positions(int64_t head) const;
 

@@ -104,10 +104,7 @@ class Decoder {
 
   void AddCode(Side side, Stage stage, int64_t slot, float* row) const {
     const int dim = static_cast<int>(plan_.head_dim);
-    const auto codes =
-        stage == Stage::kCoarse
-            ? TensorSpan<const uint8_t>(plan_, region_, side, "codes_k", "codes_v")
-            : TensorSpan<const uint8_t>(plan_, region_, side, "fine_codes_k", "fine_codes_v");
+    const auto codes = TensorSpan<const uint8_t>(plan_, region_, NamesOf(side, stage).codes);
     std::vector<float> residual(static_cast<size_t>(dim));
     kernels::DecodeResidual(dim, &codes[slot * (dim / 4)], Scale(side, stage, slot), packing_,
                             residual.data());
@@ -116,14 +113,11 @@ class Decoder {
   }
 
   float Scale(Side side, Stage stage, int64_t slot) const {
+    const char* name = NamesOf(side, stage).scale;
     if (plan_.layout == Layout::kPaper) {
-      return TensorSpan<const float>(plan_, region_, side, "scale_k", "scale_v")[slot];
+      return TensorSpan<const float>(plan_, region_, name)[slot];
     }
-    const auto scales =
-        stage == Stage::kCoarse
-            ? TensorSpan<const kernels::Bf16>(plan_, region_, side, "scale_k", "scale_v")
-            : TensorSpan<const kernels::Bf16>(plan_, region_, side, "fine_scale_k", "fine_scale_v");
-    return kernels::ToFloat(scales[slot]);
+    return kernels::ToFloat(TensorSpan<const kernels::Bf16>(plan_, region_, name)[slot]);
   }
 
   static void CopyRow(const kernels::Bf16* from, float factor, int64_t count, float* to) {

@@ -34,6 +34,24 @@ using MutableSlotIndex = SlotIndexOf<uint64_t, uint32_t>;
 // First codes, or the second ones that some positions have too.
 enum class Stage : uint8_t { kCoarse, kFine };
 
+// What the tensors of a side's stage are called in the plan.
+struct StageNames {
+  const char* mask;
+  const char* prefix;
+  const char* offset;
+  const char* codes;
+  const char* scale;
+};
+
+inline const StageNames& NamesOf(Side side, Stage stage) {
+  static constexpr StageNames kNames[2][2] = {
+      {{"mask_k", "prefix_k", "offset_k", "codes_k", "scale_k"},
+       {"mask_v", "prefix_v", "offset_v", "codes_v", "scale_v"}},
+      {{"fine_mask_k", "fine_prefix_k", "fine_offset_k", "fine_codes_k", "fine_scale_k"},
+       {"fine_mask_v", "fine_prefix_v", "fine_offset_v", "fine_codes_v", "fine_scale_v"}}};
+  return kNames[static_cast<int>(stage)][static_cast<int>(side)];
+}
+
 inline int64_t NumSlots(const LayerPlan& plan, Side side, Stage stage) {
   const bool key = side == Side::kKey;
   if (stage == Stage::kCoarse) return key ? plan.key_slots : plan.value_slots;
@@ -44,14 +62,10 @@ namespace internal {
 
 template <typename Slots, typename Word, typename Count, typename Byte>
 Slots MapSlotsAs(const LayerPlan& plan, std::span<Byte> region, Side side, Stage stage) {
-  if (stage == Stage::kFine) {
-    return {plan.num_words(), TensorSpan<Word>(plan, region, side, "fine_mask_k", "fine_mask_v"),
-            TensorSpan<Count>(plan, region, side, "fine_prefix_k", "fine_prefix_v"),
-            TensorSpan<Count>(plan, region, side, "fine_offset_k", "fine_offset_v")};
-  }
-  return {plan.num_words(), TensorSpan<Word>(plan, region, side, "mask_k", "mask_v"),
-          TensorSpan<Count>(plan, region, side, "prefix_k", "prefix_v"),
-          TensorSpan<Count>(plan, region, side, "offset_k", "offset_v")};
+  const StageNames& names = NamesOf(side, stage);
+  return {plan.num_words(), TensorSpan<Word>(plan, region, names.mask),
+          TensorSpan<Count>(plan, region, names.prefix),
+          TensorSpan<Count>(plan, region, names.offset)};
 }
 
 }  // namespace internal
