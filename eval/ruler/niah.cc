@@ -140,6 +140,24 @@ Draft AmongNeedles(const Brief& brief, Kind key_kind, Kind value_kind) {
   return Ask(absl::StrJoin(lines, "\n"), value_kind, {key}, {value}, DepthOf(place, brief.units));
 }
 
+// Needles of a key each.
+struct Needles {
+  std::vector<std::string> keys;
+  std::vector<std::string> values;
+  std::vector<std::string> texts;
+};
+
+Needles ManyNeedles(const Brief& brief) {
+  NeedleMaker maker(brief.Stream("needles"), Kind::kWord, Kind::kNumber);
+  Needles needles;
+  for (int i = 0; i < kManyNeedles; ++i) {
+    needles.keys.push_back(maker.Key());
+    needles.values.push_back(maker.Value());
+    needles.texts.push_back(maker.Needle(needles.keys.back(), needles.values.back()));
+  }
+  return needles;
+}
+
 }  // namespace
 
 Draft NiahSingle1(const Brief& brief) {
@@ -157,21 +175,13 @@ Draft NiahSingle2(const Brief& brief) { return SingleInProse(brief, Kind::kNumbe
 Draft NiahSingle3(const Brief& brief) { return SingleInProse(brief, Kind::kUuid); }
 
 Draft NiahMultikey1(const Brief& brief) {
-  NeedleMaker maker(brief.Stream("needles"), Kind::kWord, Kind::kNumber);
-  std::vector<std::string> keys;
-  std::vector<std::string> values;
-  std::vector<std::string> needles;
-  for (int i = 0; i < kManyNeedles; ++i) {
-    keys.push_back(maker.Key());
-    values.push_back(maker.Value());
-    needles.push_back(maker.Needle(keys.back(), values.back()));
-  }
+  const Needles needles = ManyNeedles(brief);
   const std::vector<int64_t> places =
       PlacesInProse(brief.Stream("depths"), kManyNeedles, brief.units);
   const size_t asked = brief.Stream("asked").Below(kManyNeedles);
-  const std::string context =
-      Hide(ProseSentences(brief.units, brief.Stream("haystack")), needles, places, kParagraph);
-  return Ask(context, Kind::kNumber, {keys[asked]}, {values[asked]},
+  const std::string context = Hide(ProseSentences(brief.units, brief.Stream("haystack")),
+                                   needles.texts, places, kParagraph);
+  return Ask(context, Kind::kNumber, {needles.keys[asked]}, {needles.values[asked]},
              DepthOf(places[asked], brief.units));
 }
 
@@ -194,19 +204,11 @@ Draft NiahMultivalue(const Brief& brief) {
 }
 
 Draft NiahMultiquery(const Brief& brief) {
-  NeedleMaker maker(brief.Stream("needles"), Kind::kWord, Kind::kNumber);
-  std::vector<std::string> keys;
-  std::vector<std::string> values;
-  std::vector<std::string> needles;
-  for (int i = 0; i < kManyNeedles; ++i) {
-    keys.push_back(maker.Key());
-    values.push_back(maker.Value());
-    needles.push_back(maker.Needle(keys.back(), values.back()));
-  }
+  const Needles needles = ManyNeedles(brief);
   const std::string context =
-      Hide(ProseSentences(brief.units, brief.Stream("haystack")), needles,
+      Hide(ProseSentences(brief.units, brief.Stream("haystack")), needles.texts,
            PlacesInProse(brief.Stream("depths"), kManyNeedles, brief.units), kParagraph);
-  return Ask(context, Kind::kNumber, keys, std::move(values), kNoDepth);
+  return Ask(context, Kind::kNumber, needles.keys, needles.values, kNoDepth);
 }
 
 }  // namespace anchorage::eval::ruler

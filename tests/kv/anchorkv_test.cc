@@ -173,7 +173,7 @@ TEST(AnchorKvTest, TwoCodesLeaveAHundredthOfTheEnergy) {
   }
 }
 
-TEST(AnchorKvTest, FineSlotsGoToTheMostUsefulPositions) {
+TEST(AnchorKvTest, OnlyWhatHasAFirstCodeHasAFineSlot) {
   const MadeUpLayer layer({900, 2, 4, 64});
   const auto compressed = layer.Compress(Options(Layout::kCompact, 180'000));
   ASSERT_TRUE(compressed.ok());
@@ -216,6 +216,25 @@ MadeUpLayer LoudValues(const std::set<int64_t>& loud) {
     std::normal_distribution<float> normal(0, loud.contains(position) ? 1.0f : 0.001f);
     for (int d = 0; d < 64; ++d) row[d] = side == Side::kKey ? 0.0f : 1.0f + normal(*random);
   });
+}
+
+TEST(AnchorKvTest, FineSlotsGoToTheMostUsefulPositions) {
+  std::set<int64_t> loud;
+  for (int64_t t = 10; t < 1460; t += 20) loud.insert(t);
+  PlanOptions options = Options(Layout::kCompact, 100'000);
+  options.utility_pool_width = 1;
+  const auto compressed = LoudValues(loud).Compress(options);
+  ASSERT_TRUE(compressed.ok());
+  const LayerPlan& plan = compressed->plan;
+  ASSERT_GT(plan.value_fine_slots, static_cast<int64_t>(loud.size()));
+  ASSERT_LT(plan.value_fine_slots, plan.value_slots / 2) << "by chance, half the loud ones miss";
+  const std::span<const std::byte> region = compressed->region.span();
+  const auto anchors = TensorSpan<const uint32_t>(plan, region, "anchor_pos");
+  const SlotIndex fine = MapSlots(plan, region, Side::kValue, Stage::kFine);
+  for (const int64_t t : loud) {
+    const bool exact = std::binary_search(anchors.begin(), anchors.end(), static_cast<uint32_t>(t));
+    EXPECT_TRUE(exact || fine.SlotOf(0, t) >= 0) << t;
+  }
 }
 
 // Of first .. first + count - 1, the positions whose value has a residual or is an anchor.
