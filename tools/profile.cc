@@ -22,6 +22,8 @@ ABSL_DECLARE_FLAG(int64_t, tokens);
 
 ABSL_FLAG(std::vector<std::string>, texts, {},
           "text files to calibrate on, of several kinds, each longer than the prompt");
+ABSL_FLAG(int64_t, retrievals, 3,
+          "prompts that hide facts in one of the texts and ask for them, beside one of each text");
 ABSL_FLAG(int64_t, continuation, 96, "tokens behind each prompt whose predictions are compared");
 
 namespace anchorage::tools {
@@ -46,6 +48,7 @@ absl::StatusOr<eval::CalibrationOptions> OptionsFromFlags(const std::string& out
     return Invalid("--texts is missing: a few long text files of different kinds");
   }
   options.tokens = absl::GetFlag(FLAGS_tokens) == 0 ? kDefaultTokens : absl::GetFlag(FLAGS_tokens);
+  options.num_retrievals = absl::GetFlag(FLAGS_retrievals);
   options.forced = absl::GetFlag(FLAGS_continuation);
   options.journal = out + ".journal";
   return options;
@@ -96,7 +99,7 @@ const Command& ProfileCommand() {
           "in\n"
           "OUT.journal, so a run that was interrupted goes on where it stopped.\n"
           "  anchorage profile --model model.gguf --texts prose.txt,code.py,dialogue.txt",
-      .flags = {"model", "texts", "tokens", "continuation", "out", "threads"},
+      .flags = {"model", "texts", "tokens", "continuation", "retrievals", "out", "threads"},
       .run = &Run};
   return command;
 }

@@ -116,7 +116,7 @@ absl::StatusOr<Prompt> PromptSource::Cut(From from, std::string_view kind, int64
   if (total_ < needed) {
     return Invalid(
         "the texts for '%s' have %d tokens, fewer than the %d of one prompt: ask for shorter "
-        "--lengths or give a longer --text",
+        "prompts or give longer texts",
         kind, total_, needed);
   }
   Prompt prompt{.kind = std::string(kind), .index = index, .seq_len = size.seq_len};
@@ -140,7 +140,7 @@ absl::StatusOr<Prompt> PromptSource::Retrieval(int64_t index, const PromptSize& 
   std::vector<int32_t> question = tokenizer_->Encode(facts.front().question());
   room -= std::ssize(question) - 1;
   if (room < 0) {
-    return Invalid("a retrieval prompt needs %d tokens or more: ask for longer --lengths",
+    return Invalid("a retrieval prompt needs %d tokens or more: ask for longer ones",
                    size.seq_len - room);
   }
   // As long as if there were no facts: where a haystack begins does not depend on them.
@@ -167,7 +167,7 @@ absl::StatusOr<Prompt> PromptSource::Retrieval(int64_t index, const PromptSize& 
     Append(prompt.ids, tokenizer_->Encode("."));
   }
   if (prompt.answers.empty()) {
-    return Invalid("%d forced tokens are too few for an answer: raise --forced to %d or more",
+    return Invalid("%d forced tokens are too few for an answer, which takes %d",
                    size.forced, std::ssize(prompt.ids) - size.seq_len - 1);
   }
   prompt.ids.insert(prompt.ids.end(), hay.ids.begin() + room, hay.ids.end());

@@ -13,6 +13,7 @@
 #include "common/status.h"
 #include "common/status_macros.h"
 #include "decode_node/core/batch_step.h"
+#include "eval/fidelity/prompts.h"
 #include "eval/profile/layer_errors.h"
 #include "eval/report/progress.h"
 #include "kv/layer_cache.h"
@@ -87,26 +88,40 @@ class Calibration {
         options_(options),
         stream_(stream),
         journal_(options.journal, Settings()),
-        progress_("profile",
-                  static_cast<int64_t>(options.texts.size()) * model.config().num_layers) {}
+        progress_("profile", (static_cast<int64_t>(options.texts.size()) + options.num_retrievals) *
+                                 model.config().num_layers) {}
 
   absl::StatusOr<std::vector<Errors>> Run() {
     ASSIGN_OR_RETURN(step_, decode::BatchStep::Create(model_, {}, stream_));
-    for (const CalibrationText& text : options_.texts) {
-      ASSIGN_OR_RETURN(ids_.emplace_back(), Tokenise(text));
+    std::vector<Prompt> prompts;
+    for (size_t index = 0; index < options_.texts.size(); ++index) {
+      const absl::Status made = MakePrompts(index, prompts);
+      if (!made.ok()) {
+        return Invalid("the text '%s': %s", options_.texts[index].name, made.message());
+      }
     }
     std::vector<Errors> all;
-    for (size_t index = 0; index < options_.texts.size(); ++index) {
-      ASSIGN_OR_RETURN(all.emplace_back(), MeasureText(index));
+    for (const Prompt& prompt : prompts) {
+      ASSIGN_OR_RETURN(all.emplace_back(), MeasurePrompt(prompt));
     }
     return all;
   }
 
  private:
-  // Texts are known by name and content.
-  static std::string KeyOf(const CalibrationText& text) {
-    return absl::StrFormat("%s (%016x)", text.name,
-                           kv::Checksum(std::as_bytes(std::span(text.content))));
+  // A text's beginning, and its share of the retrievals, hidden in what follows.
+  absl::Status MakePrompts(size_t index, std::vector<Prompt>& prompts) const {
+    const CalibrationText& text = options_.texts[index];
+    const PromptSize size = {.seq_len = options_.tokens, .forced = options_.forced};
+    ASSIGN_OR_RETURN(const PromptSource source,
+                     PromptSource::Create(tokenizer_, {text.content}, /*seed=*/index));
+    ASSIGN_OR_RETURN(prompts.emplace_back(), source.Passage(text.name, 0, size));
+    const auto num_texts = static_cast<int64_t>(options_.texts.size());
+    int64_t piece = 1;
+    for (auto i = static_cast<int64_t>(index); i < options_.num_retrievals; i += num_texts) {
+      ASSIGN_OR_RETURN(prompts.emplace_back(), source.Retrieval(piece++, size));
+      prompts.back().kind = "retrieval in " + text.name;
+    }
+    return absl::OkStatus();
   }
 
   std::string Settings() const {
@@ -118,36 +133,24 @@ class Calibration {
                            options_.tokens, options_.forced, absl::StrJoin(Rates(), " "));
   }
 
-  absl::StatusOr<Errors> MeasureText(size_t index) {
-    const CalibrationText& text = options_.texts[index];
+  absl::StatusOr<Errors> MeasurePrompt(const Prompt& prompt) {
     Errors errors;
     std::unique_ptr<LayerErrors> measured;
-    const std::string key = KeyOf(text);
+    const std::string key = absl::StrFormat("%s (%016x)", prompt.kind, prompt.Digest());
     for (int64_t layer = 0; layer < model_.config().num_layers; ++layer) {
       std::optional<std::vector<double>> known = journal_.Find(key, layer);
       if (!known.has_value()) {
         if (measured == nullptr) {
-          ASSIGN_OR_RETURN(measured,
-                           LayerErrors::Create(model_, options_.plan, Rates(), ids_[index],
-                                               options_.tokens, *step_, stream_));
+          ASSIGN_OR_RETURN(measured, LayerErrors::Create(model_, options_.plan, Rates(), prompt.ids,
+                                                         options_.tokens, *step_, stream_));
         }
         ASSIGN_OR_RETURN(known, measured->Measure(layer));
         RETURN_IF_ERROR(journal_.Add(key, layer, *known));
       }
       errors.push_back(*std::move(known));
-      progress_.Advance(1, absl::StrFormat("%s, layer %d", text.name, layer));
+      progress_.Advance(1, absl::StrFormat("%s, layer %d", prompt.kind, layer));
     }
     return errors;
-  }
-
-  absl::StatusOr<std::vector<int32_t>> Tokenise(const CalibrationText& text) const {
-    std::vector<int32_t> ids = tokenizer_.Encode(text.content);
-    const auto needed = static_cast<size_t>(options_.tokens + options_.forced + 1);
-    if (ids.size() < needed) {
-      return Invalid("the text '%s' has %d tokens, fewer than %d", text.name, ids.size(), needed);
-    }
-    ids.resize(needed);
-    return ids;
   }
 
   const model::Model& model_;
@@ -157,7 +160,6 @@ class Calibration {
   Journal journal_;
   Progress progress_;
   std::unique_ptr<decode::BatchStep> step_;
-  std::vector<std::vector<int32_t>> ids_;  // of each text
 };
 
 // What compressing without residuals costs, summed over the layers.
@@ -167,18 +169,18 @@ double Worst(const Errors& errors) {
   return sum;
 }
 
-kv::Profile Combine(const std::vector<Errors>& texts, int64_t num_layers) {
+kv::Profile Combine(const std::vector<Errors>& prompts, int64_t num_layers) {
   kv::Profile profile;
   profile.millibits = Rates();
-  const auto num_texts = static_cast<double>(texts.size());
+  const auto num_prompts = static_cast<double>(prompts.size());
   double mean_worst = 0;
-  for (const Errors& errors : texts) mean_worst += Worst(errors) / num_texts;
+  for (const Errors& errors : prompts) mean_worst += Worst(errors) / num_prompts;
   for (size_t layer = 0; layer < static_cast<size_t>(num_layers); ++layer) {
     for (size_t rate = 0; rate < profile.millibits.size(); ++rate) {
       double nats = 0;
-      for (const Errors& errors : texts) {
+      for (const Errors& errors : prompts) {
         const double worst = Worst(errors);
-        if (worst > 0) nats += errors[layer][rate] * mean_worst / worst / num_texts;
+        if (worst > 0) nats += errors[layer][rate] * mean_worst / worst / num_prompts;
       }
       profile.nanonats.push_back(std::llround(std::fmax(nats, 0) * 1e9));
     }
