@@ -102,8 +102,9 @@ Status AssignAnchors(int64_t count, int head_dim, int num_anchors, const Bf16* x
 
 Status ResidualUtilities(const ActiveKvView& kv, const ObservedRowsView& observed,
                          const RopeView& rope, int window_len, int num_anchors,
-                         const AnchorSide& key, const AnchorSide& value, float* u_key,
-                         float* u_value, Stream& stream) {
+                         const AnchorSide& key, const AnchorSide& value,
+                         const ResidualWorth& key_worth, const ResidualWorth& value_worth,
+                         Stream& stream) {
   if (!ShapesFit(kv, observed, rope, window_len) || observed.out == nullptr || num_anchors <= 0) {
     return Status::kInvalidShape;
   }
@@ -115,11 +116,15 @@ Status ResidualUtilities(const ActiveKvView& kv, const ObservedRowsView& observe
                          side.anchors + int64_t{head} * num_anchors * kv.head_dim,
                          side.idx + head * prefix + first, side.gamma + head * prefix + first};
   };
+  const auto worth_from = [](const ResidualWorth& worth, int64_t at) {
+    return ResidualWorth{worth.utility + at, worth.energy + at};
+  };
   ForBlocks(kv.num_kv_heads, prefix, stream, [&](int head, int64_t first, int count) {
+    const int64_t at = head * prefix + first;
     kernels.utility_block(HeadRows(observed, kv.num_kv_heads, head), count,
                           block_of(key, kv.k, head, first), block_of(value, kv.v, head, first),
-                          RopeFrom(rope, first), u_key + head * prefix + first,
-                          u_value + head * prefix + first);
+                          RopeFrom(rope, first), worth_from(key_worth, at),
+                          worth_from(value_worth, at));
   });
   return Status::kOk;
 }

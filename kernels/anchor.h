@@ -34,16 +34,23 @@ struct AnchorSide {
   const float* gamma = nullptr;   // [num_kv_heads, P]
 };
 
+// What is found out about one side of a layer's prefix. [num_kv_heads, P] f32 each, overwritten.
+struct ResidualWorth {
+  float* utility = nullptr;  // what a stored residual would be worth to the observation rows
+  float* energy = nullptr;   // |r|^2
+};
+
 // How much a stored residual would help each prefix position (eq. 6), with the exact attention
 // weight alpha and output y of the observation rows, summed over the head's rows and divided by
-// their number:
+// their number, and how much there is to store:
 //   u_key   = mean alpha^2 (q . R_t r_k)^2 / D * |V_t - y|^2
 //   u_value = mean alpha^2 |r_v|^2
-//   u_key, u_value  [num_kv_heads, P]  f32, overwritten; exact anchors have r = 0 and so utility 0
-// Residual vectors are recomputed, never kept.
+// Exact anchors have r = 0, and so neither utility nor energy. Residual vectors are recomputed,
+// never kept.
 Status ResidualUtilities(const ActiveKvView& kv, const ObservedRowsView& observed,
                          const RopeView& rope, int window_len, int num_anchors,
-                         const AnchorSide& key, const AnchorSide& value, float* u_key,
-                         float* u_value, Stream& stream);
+                         const AnchorSide& key, const AnchorSide& value,
+                         const ResidualWorth& key_worth, const ResidualWorth& value_worth,
+                         Stream& stream);
 
 }  // namespace anchorage::kernels

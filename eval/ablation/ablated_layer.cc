@@ -185,15 +185,20 @@ class Ablater {
   }
 
   absl::Status RankByUtility() {
-    RETURN_IF_ERROR(Kernel(
-        kernels::ResidualUtilities(layer_.kv, observed_, layer_.rope, Window(),
-                                   static_cast<int>(plan_.num_anchors), KernelSide(Side::kKey),
-                                   KernelSide(Side::kValue), projected_[0].rank.data(),
-                                   projected_[1].rank.data(), stream_),
-        "ranking residuals"));
-    for (Projected& projected : projected_) {
+    std::array<std::vector<float>, 2> energies;
+    for (std::vector<float>& each : energies) each.resize(NumPositions());
+    RETURN_IF_ERROR(
+        Kernel(kernels::ResidualUtilities(layer_.kv, observed_, layer_.rope, Window(),
+                                          static_cast<int>(plan_.num_anchors),
+                                          KernelSide(Side::kKey), KernelSide(Side::kValue),
+                                          {projected_[0].rank.data(), energies[0].data()},
+                                          {projected_[1].rank.data(), energies[1].data()}, stream_),
+               "ranking residuals"));
+    for (size_t side = 0; side < 2; ++side) {
       for (int64_t head = 0; head < plan_.num_kv_heads; ++head) {
-        kv::PoolUtilities(OfHead(std::span(projected.rank), head), options_.utility_pool_width);
+        kv::PoolUtilities(OfHead(std::span(projected_[side].rank), head),
+                          OfHead(std::span(std::as_const(energies[side])), head),
+                          options_.utility_pool_width);
       }
     }
     return absl::OkStatus();

@@ -15,8 +15,8 @@
 #include "eval/candidate_cache.h"
 #include "eval/fidelity/attention_probe.h"
 #include "eval/fidelity/candidate.h"
-#include "eval/fidelity/prompts.h"
 #include "eval/fidelity/result.h"
+#include "eval/prompts.h"
 #include "kernels/stream.h"
 #include "model/model.h"
 

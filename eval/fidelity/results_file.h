@@ -7,8 +7,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "eval/fidelity/prompts.h"
 #include "eval/fidelity/result.h"
+#include "eval/prompts.h"
 
 namespace anchorage::eval {
 

@@ -13,8 +13,8 @@
 #include "common/status.h"
 #include "common/status_macros.h"
 #include "decode_node/core/batch_step.h"
-#include "eval/fidelity/prompts.h"
 #include "eval/profile/layer_errors.h"
+#include "eval/prompts.h"
 #include "eval/report/progress.h"
 #include "kv/layer_cache.h"
 #include "nlohmann/json.hpp"
@@ -193,6 +193,9 @@ kv::Profile Combine(const std::vector<Errors>& prompts, int64_t num_layers) {
 absl::StatusOr<kv::Profile> Calibrate(const model::Model& model, const text::Tokenizer& tokenizer,
                                       const CalibrationOptions& options, kernels::Stream& stream) {
   if (options.texts.empty()) return Invalid("a calibration needs at least one text");
+  if (options.num_retrievals < 0) {
+    return Invalid("%d retrieval prompts: ask for 0 or more", options.num_retrievals);
+  }
   const int64_t context = model.config().context_length;
   if (options.tokens < 1 || options.forced < 1 || options.tokens > context ||
       options.forced > context - options.tokens) {

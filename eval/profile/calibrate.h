@@ -21,7 +21,7 @@ struct CalibrationText {
 struct CalibrationOptions {
   std::vector<CalibrationText> texts;  // of several kinds; each gives a passage, its beginning
   int64_t num_retrievals = 1;          // prompts that hide facts in a text and ask for them, from
-                                       // the texts in turn (eval/fidelity/prompts.h)
+                                       // the texts in turn (eval/prompts.h)
   int64_t tokens = 4096;               // of each prompt
   int64_t forced = 96;                 // after it
   kv::PlanOptions plan;                // of the compact layout; its profile does not count

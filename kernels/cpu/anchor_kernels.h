@@ -1,6 +1,7 @@
 // Per-instruction-set part of kernels/anchor.h: blocks of prefix positions of one KV head.
 #pragma once
 
+#include "kernels/anchor.h"
 #include "kernels/types.h"
 
 namespace anchorage::kernels {
@@ -46,8 +47,8 @@ struct AnchorKernels {
                       float* scores);
   // ResidualUtilities for `count` <= kAnchorBlock positions.
   void (*utility_block)(const ObservedHead& rows, int count, const AnchoredBlock& key,
-                        const AnchoredBlock& value, const RopeRows& rope, float* u_key,
-                        float* u_value);
+                        const AnchoredBlock& value, const RopeRows& rope,
+                        const ResidualWorth& key_worth, const ResidualWorth& value_worth);
 };
 
 extern const AnchorKernels kPortableAnchor;

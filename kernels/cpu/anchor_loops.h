@@ -138,14 +138,14 @@ struct AnchorLoops {
     return norm.Sum();
   }
 
-  // Key residuals, rotated to their positions.
+  // Key residuals, rotated to their positions; energy[t] = |r_t|^2.
   static void PackKeyResiduals(int dim, int first, int count, const AnchoredBlock& key,
-                               const RopeRows& rope, float* panel) {
+                               const RopeRows& rope, float* energy, float* panel) {
     Tile tile;
     const int used = std::min(kPanel, count - first);
     for (int i = 0; i < used; ++i) {
       float* row = tile.data + i * dim;
-      ResidualRow(dim, key, first + i, row);
+      energy[first + i] = ResidualRow(dim, key, first + i, row);
       RotateRow(dim, rope, first + i, row);
     }
     ZeroRows(used, dim, tile);
@@ -185,8 +185,8 @@ struct AnchorLoops {
   }
 
   static void UtilityBlock(const ObservedHead& rows, int count, const AnchoredBlock& key,
-                           const AnchoredBlock& value, const RopeRows& rope, float* u_key,
-                           float* u_value) {
+                           const AnchoredBlock& value, const RopeRows& rope,
+                           const ResidualWorth& key_worth, const ResidualWorth& value_worth) {
     const int dim = rows.head_dim;
     const V scale = V::Set(ScoreScale(dim));
     const V mean = V::Set(1.0f / static_cast<float>(rows.num_rows));
@@ -195,7 +195,7 @@ struct AnchorLoops {
     Panel values;
     for (int first = 0; first < count; first += kPanel) {
       PackKeys(dim, first, count, key.x, rope, keys.data);
-      PackKeyResiduals(dim, first, count, key, rope, residuals.data);
+      PackKeyResiduals(dim, first, count, key, rope, key_worth.energy, residuals.data);
       PackValues(dim, first, count, value.x, values.data);
       V total_key[2] = {V::Zero(), V::Zero()};
       V total_weight[2] = {V::Zero(), V::Zero()};
@@ -230,10 +230,13 @@ struct AnchorLoops {
         total_key[half] = total_key[half] * mean;
         total_weight[half] = total_weight[half] * mean;
       }
-      CopyOut(used, total_key, u_key + first);
-      CopyOut(used, total_weight, u_value + first);
+      CopyOut(used, total_key, key_worth.utility + first);
+      CopyOut(used, total_weight, value_worth.utility + first);
       float row[kAnchorMaxHeadDim];
-      for (int t = first; t < first + used; ++t) u_value[t] *= ResidualRow(dim, value, t, row);
+      for (int t = first; t < first + used; ++t) {
+        value_worth.energy[t] = ResidualRow(dim, value, t, row);
+        value_worth.utility[t] *= value_worth.energy[t];
+      }
     }
   }
 

@@ -171,4 +171,9 @@ void ResidualUtilities(const ActiveKvView& kv, const ObservedRowsView& observed,
   }
 }
 
+double ResidualEnergy(const ActiveKvView& kv, const AnchorSide& side, const Bf16* x, int head,
+                      int window_len, int num_anchors, int64_t t) {
+  return SquaredNorm(Residual(kv, side, x, head, kv.seq_len - window_len, num_anchors, t));
+}
+
 }  // namespace anchorage::kernels::reference

@@ -30,4 +30,8 @@ void ResidualUtilities(const ActiveKvView& kv, const ObservedRowsView& observed,
                        const RopeView& rope, int window_len, int num_anchors, const AnchorSide& key,
                        const AnchorSide& value, double* u_key, double* u_value);
 
+// |r_t|^2 of one side, whose rows are `x` (the layer's K or V).
+double ResidualEnergy(const ActiveKvView& kv, const AnchorSide& side, const Bf16* x, int head,
+                      int window_len, int num_anchors, int64_t t);
+
 }  // namespace anchorage::kernels::reference

@@ -36,19 +36,19 @@ namespace anchorage::kv {
 namespace {
 
 constexpr int64_t kMaxHeadDim = 512;
-// Utilities are computed for an eighth of the prefix at a time, so that indices and gammas as the
-// kernel wants them (20 bytes a position) never exist for all of it.
-constexpr int64_t kUtilityBlocks = 8;
+// Utilities are computed for a sixteenth of the prefix at a time, so that what the kernel takes and
+// gives (28 bytes a position) never exists for all of it.
+constexpr int64_t kUtilityBlocks = 16;
 constexpr int64_t kEncodeRun = 512;  // positions that one task codes
 
-// The scalars beside the region, at most 16 H P bytes. Steps 1 and 2 use the room of the utilities
+// The scalars beside the region, at most 18 H P bytes. Steps 1 and 2 use the room of the utilities
 // before these exist.
 class Scratch {
  public:
   static int64_t Bytes(const LayerPlan& plan) {
     const int64_t positions = plan.num_kv_heads * plan.prefix_len();
     const int64_t block = plan.num_kv_heads * BlockLen(plan);
-    return positions * 2 * kFloat + block * (4 * kFloat + 2 * kIndex);
+    return positions * 4 * kFloat + block * (6 * kFloat + 2 * kIndex);
   }
 
   static int64_t BlockLen(const LayerPlan& plan) {
@@ -60,9 +60,11 @@ class Scratch {
     const int64_t block = plan.num_kv_heads * BlockLen(plan);
     auto* floats = reinterpret_cast<float*>(bytes);
     for (std::span<float>& utility : utilities_) utility = Take(floats, positions);
+    for (std::span<float>& energy : energies_) energy = Take(floats, positions);
     for (BlockSide& side : block_) {
       side.gamma = Take(floats, block);
       side.utility = Take(floats, block);
+      side.energy = Take(floats, block);
     }
     auto* indices = reinterpret_cast<uint16_t*>(floats);
     for (BlockSide& side : block_) side.idx = Take(indices, block);
@@ -73,6 +75,7 @@ class Scratch {
     std::span<uint16_t> idx;
     std::span<float> gamma;
     std::span<float> utility;
+    std::span<float> energy;
   };
 
   std::span<float> scores() { return utilities_[0]; }  // [H, P], step 1
@@ -81,6 +84,7 @@ class Scratch {
     return {reinterpret_cast<uint16_t*>(utilities_[1].data()), static_cast<size_t>(count)};
   }
   std::span<float> utilities(Side side) { return utilities_[static_cast<int>(side)]; }  // [H, P]
+  std::span<float> energies(Side side) { return energies_[static_cast<int>(side)]; }    // [H, P]
   BlockSide& block(Side side) { return block_[static_cast<int>(side)]; }
 
  private:
@@ -95,6 +99,7 @@ class Scratch {
   }
 
   std::span<float> utilities_[2];
+  std::span<float> energies_[2];
   BlockSide block_[2];
 };
 
@@ -182,11 +187,16 @@ class LayerEnd {
       RETURN_IF_ERROR(FindBlockUtilities(first, count));
     }
     stream_.ParallelFor(2 * plan_.num_kv_heads, [&](int64_t task, int) {
+      const Side side = kSides[task % 2];
       const int64_t head = task / 2;
       const auto prefix_len = static_cast<size_t>(plan_.prefix_len());
-      const std::span<float> utilities =
-          scratch_.utilities(kSides[task % 2]).subspan(head * prefix_len, prefix_len);
-      if (plan_.layout == Layout::kCompact) PoolUtilities(utilities, options_.utility_pool_width);
+      const auto of_head = [&](std::span<float> all) {
+        return all.subspan(head * prefix_len, prefix_len);
+      };
+      const std::span<float> utilities = of_head(scratch_.utilities(side));
+      if (plan_.layout == Layout::kCompact) {
+        PoolUtilities(utilities, of_head(scratch_.energies(side)), options_.utility_pool_width);
+      }
       for (const uint32_t position : positions_[head]) utilities[position] = kNoSlot;
     });
     return absl::OkStatus();
@@ -213,13 +223,15 @@ class LayerEnd {
     RETURN_IF_ERROR(Kernel(kernels::ResidualUtilities(
                                kv, observed_, rope, Window(), static_cast<int>(plan_.num_anchors),
                                KernelSide(Side::kKey), KernelSide(Side::kValue),
-                               scratch_.block(Side::kKey).utility.data(),
-                               scratch_.block(Side::kValue).utility.data(), stream_),
+                               BlockWorth(Side::kKey), BlockWorth(Side::kValue), stream_),
                            "ranking residuals"));
     for (const Side side : kSides) {
       for (int64_t head = 0; head < plan_.num_kv_heads; ++head) {
+        const int64_t to = head * plan_.prefix_len() + first;
         std::copy_n(scratch_.block(side).utility.data() + head * count, count,
-                    scratch_.utilities(side).data() + head * plan_.prefix_len() + first);
+                    scratch_.utilities(side).data() + to);
+        std::copy_n(scratch_.block(side).energy.data() + head * count, count,
+                    scratch_.energies(side).data() + to);
       }
     }
     return absl::OkStatus();
@@ -228,6 +240,11 @@ class LayerEnd {
   kernels::AnchorSide KernelSide(Side side) {
     const Scratch::BlockSide& block = scratch_.block(side);
     return {Anchors(side).data(), block.idx.data(), block.gamma.data()};
+  }
+
+  kernels::ResidualWorth BlockWorth(Side side) {
+    const Scratch::BlockSide& block = scratch_.block(side);
+    return {block.utility.data(), block.energy.data()};
   }
 
   // ---- Step 4 ----

@@ -1,6 +1,3 @@
-// The sum over a window is the end of one block of `width` positions and the beginning of the next:
-// each is summed up once, nothing is ever subtracted, so no utility drowns in a neighbour that was
-// a million times larger.
 #include "kv/compressors/pool_utilities.h"
 
 #include <algorithm>
@@ -11,56 +8,67 @@
 namespace anchorage::kv {
 namespace {
 
-class Row {
- public:
-  Row(std::span<float> values, int64_t width) : values_(values), width_(width) {}
+constexpr double kOwnWeight = 4.0;
+constexpr float kMost = std::numeric_limits<float>::max();
 
+float Finite(float value) { return value > 0 ? std::min(value, kMost) : 0.0f; }
+
+// The sums over the window around each position, from the first on. A window is the end of one
+// block of `width` positions and the beginning of the next: each is summed up once, nothing is ever
+// subtracted, so no value drowns in a neighbour that was a million times larger. Only positions
+// beyond the window are still read, so the row may be overwritten behind it.
+class WindowSums {
+ public:
+  WindowSums(std::span<const float> values, int64_t width)
+      : values_(values), width_(width), next_(Block(-(width / 2))) {}
+
+  double Next() {
+    const int64_t i = position_ % width_;
+    if (i == 0) StartBlock();
+    const double sum = ends_[i] + beginning_;
+    beginning_ += next_[i];
+    ++position_;
+    return sum;
+  }
+
+ private:
   // The `width` values from `first` on, with zeros beyond the row's ends.
   std::vector<double> Block(int64_t first) const {
     std::vector<double> block(static_cast<size_t>(width_));
     for (int64_t i = 0; i < width_; ++i) {
       const int64_t at = first + i;
-      if (at >= 0 && at < size()) block[i] = Finite(values_[at]);
+      if (at >= 0 && at < std::ssize(values_)) block[i] = Finite(values_[at]);
     }
     return block;
   }
 
-  int64_t size() const { return static_cast<int64_t>(values_.size()); }
-  void Add(int64_t at, double more) {
-    if (at >= size()) return;
-    values_[at] = static_cast<float>(
-        std::min<double>(Finite(values_[at]) + more, std::numeric_limits<float>::max()));
+  void StartBlock() {
+    ends_ = std::move(next_);
+    for (size_t i = ends_.size() - 1; i > 0; --i) ends_[i - 1] += ends_[i];
+    next_ = Block(position_ - width_ / 2 + width_);
+    beginning_ = 0;
   }
 
- private:
-  static float Finite(float value) {
-    return value > 0 ? std::min(value, std::numeric_limits<float>::max()) : 0.0f;
-  }
-
-  std::span<float> values_;
+  std::span<const float> values_;
   int64_t width_;
+  int64_t position_ = 0;
+  std::vector<double> ends_;  // sums from each position to its block's end
+  std::vector<double> next_;  // the block behind it
+  double beginning_ = 0;      // sum of what of it lies in the window
 };
-
-// block[i] <- sum of block[i ..].
-void SumFromTheEnd(std::vector<double>& block) {
-  for (size_t i = block.size() - 1; i > 0; --i) block[i - 1] += block[i];
-}
 
 }  // namespace
 
-void PoolUtilities(std::span<float> utilities, int64_t width) {
+void PoolUtilities(std::span<float> utilities, std::span<const float> energies, int64_t width) {
   if (width <= 1) return;
-  Row row(utilities, width);
-  std::vector<double> ends = row.Block(-(width / 2));
-  for (int64_t first = 0; first < row.size(); first += width) {
-    std::vector<double> next = row.Block(first - width / 2 + width);  // not written to yet
-    SumFromTheEnd(ends);
-    double beginning = 0;  // of `next`
-    for (int64_t i = 0; i < width; ++i) {
-      row.Add(first + i, (ends[i] + beginning) / static_cast<double>(width));
-      beginning += next[i];
-    }
-    ends = std::move(next);
+  WindowSums utility_sums(utilities, width);
+  WindowSums energy_sums(energies, width);
+  for (size_t t = 0; t < utilities.size(); ++t) {
+    const double utility = utility_sums.Next();
+    const double energy = energy_sums.Next();
+    const double price = energy > 0 ? utility / energy : 0.0;
+    const double pooled = kOwnWeight * Finite(utilities[t]) + Finite(energies[t]) * price;
+    utilities[t] = static_cast<float>(std::min<double>(pooled, kMost));
   }
 }
 

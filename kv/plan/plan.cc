@@ -13,6 +13,7 @@ constexpr int64_t kMaxKvHeads = 1024;
 constexpr int64_t kMaxHeadDim = 512;
 constexpr int64_t kMaxTokens = int64_t{1} << 27;
 constexpr int64_t kMaxPoolWidth = 255;
+constexpr int64_t kMaxUtilityPoolWidth = 65'535;
 constexpr int64_t kTokensPerAnchor = 128;      // k grows by one anchor for so many prompt tokens
 constexpr int64_t kExtraAnchors = 16;          // compact: k >= W + 16
 constexpr int64_t kExtraPaperAnchors = 32;     // paper: k >= W + 32
@@ -385,7 +386,8 @@ std::string CheckPlan(const Geometry& geometry, const PlanOptions& options, int6
            OutOfRange("pinned anchors", options.num_pins, 0, kMaxCompactAnchors),
            OutOfRange("scored share in ppm", options.rho_ppm, 0, kPpm),
            OutOfRange("pooling width", options.pool_width, 1, kMaxPoolWidth),
-           OutOfRange("utilities' pooling width", options.utility_pool_width, 1, kMaxPoolWidth),
+           OutOfRange("utilities' pooling width", options.utility_pool_width, 1,
+                      kMaxUtilityPoolWidth),
            OutOfRange("share of fine slots in ppm", options.fine_share_ppm, 0, kPpm),
            OutOfRange("floor in tokens", options.floor_tokens, 0, kMaxTokens),
            OutOfRange("prompt tokens", seq_len, 1, kMaxTokens),

@@ -48,7 +48,7 @@ struct PlanOptions {
   int64_t num_pins = 4;       // first positions that are always anchors; 0 in the paper layout
   int64_t rho_ppm = 700'000;  // share of the free anchors chosen by score
   int64_t pool_width = 7;     // kappa
-  int64_t utility_pool_width = 255;     // of the residuals' ranking; 1 in the paper layout
+  int64_t utility_pool_width = 1023;    // of the residuals' ranking; 1 in the paper layout
   int64_t fine_share_ppm = 300'000;     // of the residuals' bytes that goes to fine slots
   int64_t floor_tokens = 128;           // the budget never falls below this many dense tokens
   uint64_t seed = 0x416e63686f7241ull;  // of the uniform anchors

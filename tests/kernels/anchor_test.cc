@@ -170,9 +170,11 @@ TEST_P(AnchorTest, ResidualUtilitiesAgreeWithReference) {
     const Layer layer(shape);
     std::vector<float> u_key(shape.num_kv_heads * shape.prefix(), NAN);
     std::vector<float> u_value(u_key.size(), NAN);
+    std::vector<float> energies[2] = {u_key, u_value};
     ASSERT_EQ(ResidualUtilities(layer.kv(), layer.observed(), layer.rope.view(), shape.window_len,
-                                layer.num_anchors, layer.side(0), layer.side(1), u_key.data(),
-                                u_value.data(), stream),
+                                layer.num_anchors, layer.side(0), layer.side(1),
+                                {u_key.data(), energies[0].data()},
+                                {u_value.data(), energies[1].data()}, stream),
               Status::kOk);
     std::vector<double> key(u_key.size());
     std::vector<double> value(u_key.size());
@@ -189,6 +191,15 @@ TEST_P(AnchorTest, ResidualUtilitiesAgreeWithReference) {
       if (static_cast<int64_t>(i) % shape.prefix() % 7 == 0) {
         ASSERT_EQ(u_key[i], 0.0f) << "an anchor needs no residual";
         ASSERT_EQ(u_value[i], 0.0f);
+      }
+      for (int side = 0; side < 2; ++side) {
+        const double exact = reference::ResidualEnergy(
+            layer.kv(), layer.side(side), (side == 0 ? layer.k : layer.v).data(),
+            static_cast<int>(static_cast<int64_t>(i) / shape.prefix()), shape.window_len,
+            layer.num_anchors, static_cast<int64_t>(i) % shape.prefix());
+        ASSERT_NEAR(energies[side][i], exact,
+                    16 * kUnit * (exact + shape.key_bias * shape.key_bias))
+            << i;
       }
     }
   }
@@ -216,13 +227,15 @@ TEST_P(AnchorTest, ResidualUtilitiesByHand) {
   const ActiveKvView kv = {1, 8, 2, 2, k.data(), v.data()};
   const ObservedRowsView observed = {1, 1, 8, q.data(), &lse, y.data()};
   const AnchorSide side = {anchor.data(), &idx, &gamma};
-  float u_key;
-  float u_value;
-  ASSERT_EQ(
-      ResidualUtilities(kv, observed, rope.view(), 1, 1, side, side, &u_key, &u_value, stream),
-      Status::kOk);
+  float u_key, energy_key;
+  float u_value, energy_value;
+  ASSERT_EQ(ResidualUtilities(kv, observed, rope.view(), 1, 1, side, side, {&u_key, &energy_key},
+                              {&u_value, &energy_value}, stream),
+            Status::kOk);
   EXPECT_NEAR(u_key, 18.0, 18 * 16 * kUnit);
   EXPECT_NEAR(u_value, 0.25, 0.25 * 16 * kUnit);
+  EXPECT_EQ(energy_key, 9.0f);
+  EXPECT_EQ(energy_value, 1.0f);
 }
 
 struct Assignment {
@@ -328,7 +341,7 @@ TEST_P(AnchorTest, BitsDoNotDependOnThreadsOrCount) {
   const int dim = 64;
   const int64_t rows = layer.shape.num_kv_heads * layer.shape.prefix();
   struct Result {
-    std::vector<float> scores, u_key, u_value, proj;
+    std::vector<float> scores, u_key, u_value, energy_key, energy_value, proj;
     std::vector<uint16_t> idx;
   };
   const auto run = [&](int threads) {
@@ -337,9 +350,12 @@ TEST_P(AnchorTest, BitsDoNotDependOnThreadsOrCount) {
     result.scores = Score(layer, 7, stream);
     result.u_key.resize(rows);
     result.u_value.resize(rows);
+    result.energy_key.resize(rows);
+    result.energy_value.resize(rows);
     EXPECT_EQ(ResidualUtilities(layer.kv(), layer.observed(), layer.rope.view(), 32,
                                 layer.num_anchors, layer.side(0), layer.side(1),
-                                result.u_key.data(), result.u_value.data(), stream),
+                                {result.u_key.data(), result.energy_key.data()},
+                                {result.u_value.data(), result.energy_value.data()}, stream),
               Status::kOk);
     const Assignment assignment = Assign(dim, layer.k, layer.anchors[0], stream);
     result.idx = assignment.idx;
@@ -352,6 +368,8 @@ TEST_P(AnchorTest, BitsDoNotDependOnThreadsOrCount) {
     EXPECT_TRUE(SameBits(one.scores.data(), more.scores.data(), rows));
     EXPECT_TRUE(SameBits(one.u_key.data(), more.u_key.data(), rows));
     EXPECT_TRUE(SameBits(one.u_value.data(), more.u_value.data(), rows));
+    EXPECT_TRUE(SameBits(one.energy_key.data(), more.energy_key.data(), rows));
+    EXPECT_TRUE(SameBits(one.energy_value.data(), more.energy_value.data(), rows));
     EXPECT_TRUE(SameBits(one.proj.data(), more.proj.data(), one.proj.size()));
     EXPECT_EQ(one.idx, more.idx);
   }
@@ -408,7 +426,8 @@ TEST_P(AnchorTest, RefusesShapesThatDisagree) {
   observed = layer.observed();
   observed.out = nullptr;
   EXPECT_EQ(ResidualUtilities(layer.kv(), observed, layer.rope.view(), 8, layer.num_anchors,
-                              layer.side(0), layer.side(1), scores.data(), scores.data(), stream),
+                              layer.side(0), layer.side(1), {scores.data(), scores.data()},
+                              {scores.data(), scores.data()}, stream),
             Status::kInvalidShape);
 }
 

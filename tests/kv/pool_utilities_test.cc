@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -13,43 +14,57 @@ namespace {
 
 using testing::ElementsAre;
 
-std::vector<float> Pooled(std::vector<float> utilities, int64_t width) {
-  PoolUtilities(utilities, width);
+using testing::IsEmpty;
+
+std::vector<float> Pooled(std::vector<float> utilities, const std::vector<float>& energies,
+                          int64_t width) {
+  PoolUtilities(utilities, energies, width);
   return utilities;
 }
 
-TEST(PoolUtilitiesTest, AddsTheMeanOfTheNeighbourhood) {
-  // 3 + (0 + 3 + 6) / 3, 6 + (3 + 6 + 0) / 3, 0 + (6 + 0 + 9) / 3, 9 + (0 + 9 + 0) / 3
-  EXPECT_THAT(Pooled({3, 6, 0, 9}, 3), ElementsAre(6, 9, 5, 12));
+TEST(PoolUtilitiesTest, AddsTheEnergyAtTheNeighbourhoodsPrice) {
+  // 4 x 3 + 2 (0 + 3 + 6) / (0 + 2 + 1), 4 x 6 + 1 (3 + 6 + 0) / (2 + 1 + 6),
+  // 0 + 6 (6 + 0 + 9) / (1 + 6 + 3), 4 x 9 + 3 (0 + 9 + 0) / (6 + 3 + 0)
+  EXPECT_THAT(Pooled({3, 6, 0, 9}, {2, 1, 6, 3}, 3), ElementsAre(18, 25, 9, 39));
 }
 
 TEST(PoolUtilitiesTest, WidthOneChangesNothing) {
-  EXPECT_THAT(Pooled({3, 6, 0}, 1), ElementsAre(3, 6, 0));
+  EXPECT_THAT(Pooled({3, 6, 0}, {1, 2, 3}, 1), ElementsAre(3, 6, 0));
 }
 
 TEST(PoolUtilitiesTest, ARowMayBeShorterThanTheWindow) {
-  EXPECT_THAT(Pooled({5}, 5), ElementsAre(6));
-  EXPECT_THAT(Pooled({5, 10}, 5), ElementsAre(8, 13));
-  EXPECT_TRUE(Pooled({}, 5).empty());
+  EXPECT_THAT(Pooled({5}, {2}, 5), ElementsAre(25));
+  EXPECT_THAT(Pooled({5, 10}, {1, 2}, 5), ElementsAre(25, 50));
+  EXPECT_THAT(Pooled({}, {}, 5), IsEmpty());
+}
+
+TEST(PoolUtilitiesTest, WithoutEnergyNothingIsAdded) {
+  EXPECT_THAT(Pooled({0, 5, 0}, {0, 0, 0}, 3), ElementsAre(0, 20, 0));
 }
 
 TEST(PoolUtilitiesTest, AgreesWithTheObviousLoop) {
   std::mt19937 random(7);
-  for (const int64_t width : {3, 7, 127, 255}) {
-    for (const int64_t size : {1, 2, 3, 63, 126, 127, 128, 254, 255, 256, 1000}) {
-      std::vector<float> utilities(static_cast<size_t>(size));
-      for (float& utility : utilities) {
-        utility = std::exp(std::normal_distribution<float>(0, 5)(random));
-      }
-      const std::vector<float> pooled = Pooled(utilities, width);
+  const auto some = [&](int64_t size) {
+    std::vector<float> values(static_cast<size_t>(size));
+    for (float& value : values) value = std::exp(std::normal_distribution<float>(0, 5)(random));
+    return values;
+  };
+  for (const int64_t width : {3, 7, 127, 255, 1023}) {
+    for (const int64_t size : {1, 2, 3, 63, 126, 127, 128, 254, 255, 256, 1000, 2500}) {
+      const std::vector<float> utilities = some(size);
+      const std::vector<float> energies = some(size);
+      const std::vector<float> pooled = Pooled(utilities, energies, width);
       for (int64_t t = 0; t < size; ++t) {
-        double sum = 0;
-        for (int64_t i = t - width / 2; i <= t + width / 2; ++i) {
-          if (i >= 0 && i < size) sum += utilities[i];
+        double utility = 0;
+        double energy = 0;
+        for (int64_t i = std::max<int64_t>(t - width / 2, 0);
+             i <= std::min(t + width / 2, size - 1); ++i) {
+          utility += utilities[i];
+          energy += energies[i];
         }
-        const double expected = utilities[t] + sum / static_cast<double>(width);
-        // Rounded to float once; the sum of up to 255 positive terms in double is far closer.
-        EXPECT_NEAR(pooled[t], expected, expected * std::numeric_limits<float>::epsilon())
+        const double expected = 4.0 * utilities[t] + energies[t] * (utility / energy);
+        // Rounded to float once; sums of positive terms in double are far closer.
+        ASSERT_NEAR(pooled[t], expected, expected * std::numeric_limits<float>::epsilon())
             << width << " " << size << " " << t;
       }
     }
@@ -59,17 +74,18 @@ TEST(PoolUtilitiesTest, AgreesWithTheObviousLoop) {
 TEST(PoolUtilitiesTest, NothingIsLostBehindAHugeNeighbour) {
   std::vector<float> utilities(300, 1.0f);
   utilities[10] = 1e30f;
-  const std::vector<float> pooled = Pooled(utilities, 7);
-  EXPECT_EQ(pooled[13], 1.0f + static_cast<float>((1e30f + 6.0) / 7));
-  for (size_t t = 14; t < 297; ++t) EXPECT_EQ(pooled[t], 2.0f) << t;
+  const std::vector<float> pooled = Pooled(utilities, std::vector<float>(300, 1.0f), 7);
+  EXPECT_EQ(pooled[13], 4.0f + static_cast<float>((1e30f + 6.0) / 7));
+  for (size_t t = 14; t < 297; ++t) EXPECT_EQ(pooled[t], 5.0f) << t;
 }
 
 TEST(PoolUtilitiesTest, NanIsNothingAndInfinityTheMost) {
   const float infinity = std::numeric_limits<float>::infinity();
   const float most = std::numeric_limits<float>::max();
-  EXPECT_THAT(Pooled({std::nanf(""), 3, 0}, 3), ElementsAre(1, 4, 1));
-  EXPECT_THAT(Pooled({infinity, 0, 0, 3}, 3),
-              ElementsAre(most, static_cast<float>(double{most} / 3), 1, 4));
+  EXPECT_THAT(Pooled({std::nanf(""), 3, 0}, {1, 1, 1}, 3), ElementsAre(1.5, 13, 1.5));
+  EXPECT_THAT(Pooled({infinity, 0, 0, 3}, {1, 1, 1, 1}, 3),
+              ElementsAre(most, static_cast<float>(double{most} / 3), 1, 13.5));
+  EXPECT_THAT(Pooled({1, 1}, {infinity, std::nanf("")}, 3), ElementsAre(6, 4));
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ class CalibrateTest : public ::testing::Test {
     EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
     tokenizer_ = std::make_unique<text::Tokenizer>(*std::move(tokenizer));
     options_.texts = {{"first", Words(400, 7)}, {"second", Words(400, 11)}};
+    options_.num_retrievals = 0;
     options_.tokens = 300;
     options_.forced = 4;
     options_.journal = ::testing::TempDir() + "/journal_" + std::to_string(::getpid());
@@ -110,6 +111,28 @@ TEST_F(CalibrateTest, MeasurementsOfOtherSettingsDoNotCount) {
   EXPECT_NE(*other_text, *three) << "a text is known by its content";
 }
 
+TEST_F(CalibrateTest, RetrievalsAreHiddenInTheTextsInTurn) {
+  options_.texts = {{"first", Words(3000, 7)}, {"second", Words(3000, 11)}};
+  options_.num_retrievals = 3;
+  options_.tokens = 900;
+  options_.forced = 60;
+  const auto profile = Run();
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  const std::string journal = Journal();
+  const auto lines = [&](const std::string& prompt) {
+    size_t count = 0;
+    for (size_t at = journal.find("\"" + prompt + " ("); at != std::string::npos;
+         at = journal.find("\"" + prompt + " (", at + 1)) {
+      ++count;
+    }
+    return count;
+  };
+  EXPECT_EQ(lines("first"), 4) << journal;  // one for each layer
+  EXPECT_EQ(lines("retrieval in first"), 8);
+  EXPECT_EQ(lines("second"), 4);
+  EXPECT_EQ(lines("retrieval in second"), 4);
+}
+
 TEST_F(CalibrateTest, NumberOfThreadsDoesNotMatter) {
   const auto two = Run();
   std::filesystem::remove(options_.journal);
@@ -122,7 +145,12 @@ TEST_F(CalibrateTest, NumberOfThreadsDoesNotMatter) {
 TEST_F(CalibrateTest, SaysWhatIsWrong) {
   const auto complaint = [&] { return std::string(Run().status().message()); };
   options_.texts[1].content = Words(20, 1);
-  EXPECT_THAT(complaint(), HasSubstr("the text 'second' has"));
+  EXPECT_THAT(complaint(), HasSubstr("the text 'second': "));
+  options_.texts[1].content = Words(400, 11);
+  options_.num_retrievals = 2;
+  EXPECT_THAT(complaint(), HasSubstr("the text 'first': a retrieval prompt needs"));
+  options_.num_retrievals = -1;
+  EXPECT_THAT(complaint(), HasSubstr("-1 retrieval prompts"));
   options_.texts.clear();
   EXPECT_THAT(complaint(), HasSubstr("at least one text"));
   options_.texts = {{"first", Words(400, 7)}};

@@ -1,4 +1,4 @@
-#include "eval/fidelity/prompts.h"
+#include "eval/prompts.h"
 
 #include <algorithm>
 #include <numeric>
@@ -167,8 +167,8 @@ absl::StatusOr<Prompt> PromptSource::Retrieval(int64_t index, const PromptSize& 
     Append(prompt.ids, tokenizer_->Encode("."));
   }
   if (prompt.answers.empty()) {
-    return Invalid("%d forced tokens are too few for an answer, which takes %d",
-                   size.forced, std::ssize(prompt.ids) - size.seq_len - 1);
+    return Invalid("%d forced tokens are too few for an answer: force %d or more", size.forced,
+                   std::ssize(prompt.ids) - size.seq_len - 1);
   }
   prompt.ids.insert(prompt.ids.end(), hay.ids.begin() + room, hay.ids.end());
   prompt.ids.resize(static_cast<size_t>(total));

@@ -1,4 +1,4 @@
-#include "eval/fidelity/prompts.h"
+#include "eval/prompts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -185,15 +185,15 @@ TEST_F(PromptsTest, RefusesWithARemedy) {
   request = Request();
   request.lengths = {100'000'000};
   request.context = 1'000'000'000;
-  refused(request, "give a longer --text");
+  refused(request, "give longer texts");
   request = Request();
   request.lengths = {50};
   request.kinds = {"retrieval"};
-  refused(request, "ask for longer --lengths");
+  refused(request, "ask for longer ones");
   request = Request();
   request.forced = 2;
   request.kinds = {"retrieval"};
-  refused(request, "raise --forced to ");
+  refused(request, "too few for an answer: force ");
   request = Request();
   request.root = "/nowhere";
   refused(request, "run from the top folder");
