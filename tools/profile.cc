@@ -71,10 +71,13 @@ absl::Status Run(const std::vector<std::string>& arguments) {
   file.model = model->config().name;
   file.geometry = model->geometry();
   file.calibration = absl::StrFormat(
-      "%d tokens and the %d behind them of %s", options.tokens, options.forced,
-      absl::StrJoin(options.texts, ", ", [](std::string* text, const eval::CalibrationText& each) {
-        text->append(each.name.substr(each.name.find_last_of('/') + 1));
-      }));
+      "%d tokens and the %d behind them of %s, and %d prompts that hide facts in them",
+      options.tokens, options.forced,
+      absl::StrJoin(options.texts, ", ",
+                    [](std::string* text, const eval::CalibrationText& each) {
+                      text->append(each.name.substr(each.name.find_last_of('/') + 1));
+                    }),
+      options.num_retrievals);
   RETURN_IF_ERROR(kv::WriteProfileFile(out, file));
   std::remove(options.journal.c_str());
   std::printf("%s\n", out.c_str());
@@ -89,10 +92,12 @@ const Command& ProfileCommand() {
       .arguments = "",
       .summary = "calibrates which layers of a model need the cache's bytes most",
       .description =
-          "Most of what compression costs comes from a few layers, whatever the text. This "
-          "compresses\n"
-          "one layer at a time, at several rates, and measures how far the model's predictions "
-          "move.\n"
+          "Most of what compression costs comes from a few layers. This compresses one layer at a "
+          "time,\n"
+          "at several rates, and measures how far the model's predictions move: behind the "
+          "beginning of\n"
+          "each text, and where facts are hidden in a text and asked for, as other layers matter "
+          "there.\n"
           "The result is a small file from which every program takes the layers' shares "
           "(--kv-profile);\n"
           "the bytes of a request in all stay the same. Once per model; each measurement is kept "

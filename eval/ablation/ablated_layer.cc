@@ -349,11 +349,28 @@ class Ablater {
     return absl::OkStatus();
   }
 
-  // The projection, or the row itself in the window, and what is left of its residual. False when
-  // a scale is not finite.
+  bool IsExact(Side side, int num_codes) const {
+    switch (ablation_.exact) {
+      case Exact::kNothing:
+        return false;
+      case Exact::kKeys:
+        return side == Side::kKey;
+      case Exact::kValues:
+        return side == Side::kValue;
+      case Exact::kCoded:
+        return num_codes > 0;
+      case Exact::kUncoded:
+        return num_codes == 0;
+    }
+    return false;
+  }
+
+  // The projection, or the row itself where it is exact, and what is left of its residual. False
+  // when a scale is not finite.
   bool RebuildRow(Side side, int64_t head, int64_t position, int num_codes,
                   std::span<float> row) const {
-    if (position >= plan_.prefix_len()) {
+    const bool exact = position >= plan_.prefix_len() || IsExact(side, num_codes);
+    if (exact) {
       std::transform(Row(side, head, position), Row(side, head, position) + plan_.head_dim,
                      row.begin(), ToFloat);
     } else {
@@ -361,7 +378,7 @@ class Ablater {
       for (int64_t d = 0; d < plan_.head_dim; ++d) row[d] = gamma * ToFloat(anchor[d]);
     }
     if (side == Side::kKey) kv::RotateRow(layer_.rope, position, row.data());
-    if (num_codes == 0) return true;
+    if (exact || num_codes == 0) return true;
 
     std::vector<float> residual = Residual(side, head, position);
     if (side == Side::kKey) kv::RotateRow(layer_.rope, position, residual.data());

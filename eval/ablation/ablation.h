@@ -30,10 +30,20 @@ enum class ResidualCode : uint8_t {
                   // numbers beside the codes, so the same bytes buy fewer slots
 };
 
+// What is given back exactly, for no bytes at all: what remains is the error of everything else.
+enum class Exact : uint8_t {
+  kNothing,
+  kKeys,
+  kValues,
+  kCoded,    // the positions that have a residual
+  kUncoded,  // those that have none
+};
+
 // The default is what is served.
 struct Ablation {
   RankBy rank_by = RankBy::kUtility;
   ResidualCode code = ResidualCode::kLeastSquares;
+  Exact exact = Exact::kNothing;
   bool equal_heads = false;   // each head gets the same number of slots
   bool joint_sides = false;   // K and V compete for the slots; each gets a quarter at least
   bool no_residuals = false;  // slots stay empty; their bytes are paid for all the same

@@ -477,7 +477,7 @@ TEST(AnchorKvTest, RefusesAPlanOfAnotherShape) {
 
 // ---- Temporaries ----
 
-TEST(AnchorKvTest, WorkspaceIsWhatItSaysAndAtMost16BytesAPosition) {
+TEST(AnchorKvTest, WorkspaceIsWhatItSaysAndAtMost18BytesAPosition) {
   for (const LayerShape& shape : {LayerShape{129, 1, 1, 64}, LayerShape{1000, 3, 9, 64},
                                   LayerShape{4097, 1, 2, 64}, LayerShape{65, 2, 4, 64}}) {
     const MadeUpLayer layer(shape);

@@ -180,6 +180,29 @@ TEST_F(AblatedLayerTest, NoResidualsLeavesTheProjections) {
   }
 }
 
+TEST_F(AblatedLayerTest, WhatIsExactComesBackAndTheRestIsAsServed) {
+  const AblatedLayer served = Ablate(layer_, "served");
+  const auto expect = [&](const char* name, const auto& is_exact) {
+    const AblatedLayer ablated = Ablate(layer_, name);
+    ExpectPlannedCodes(ablated);
+    for (const Side side : kSides) {
+      for (int64_t at = 0; at < 2 * plan_.prefix_len(); ++at) {
+        const int64_t head = at / plan_.prefix_len();
+        const int64_t position = at % plan_.prefix_len();
+        const bool exact = is_exact(side, CodesOf(ablated, side)[at] > 0);
+        const auto row = RowOf(layer_, RowsOf(ablated, side), head, position);
+        const auto expected = exact ? layer_.Exact(side, head, position)
+                                    : RowOf(layer_, RowsOf(served, side), head, position);
+        ASSERT_EQ(SquaredDistance(row, expected), 0) << name << " " << at;
+      }
+    }
+  };
+  expect("exact-keys", [](Side side, bool) { return side == Side::kKey; });
+  expect("exact-values", [](Side side, bool) { return side == Side::kValue; });
+  expect("exact-coded", [](Side, bool coded) { return coded; });
+  expect("exact-uncoded", [](Side, bool coded) { return !coded; });
+}
+
 TEST_F(AblatedLayerTest, RanksByResidualNorm) {
   const AblatedLayer ablated = Ablate(layer_, "rank-residual-norm");
   ExpectPlannedCodes(ablated);
