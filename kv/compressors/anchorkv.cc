@@ -41,8 +41,8 @@ constexpr int64_t kMaxHeadDim = 512;
 constexpr int64_t kUtilityBlocks = 16;
 constexpr int64_t kEncodeRun = 512;  // positions that one task codes
 
-// The scalars beside the region, at most 18 H P bytes. Steps 1 and 2 use the room of the utilities
-// before these exist.
+// The scalars beside the region, at most 18 H (P + 16) bytes. Steps 1 and 2 use the room of the
+// utilities before these exist.
 class Scratch {
  public:
   static int64_t Bytes(const LayerPlan& plan) {

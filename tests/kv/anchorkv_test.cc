@@ -261,20 +261,22 @@ TEST(AnchorKvTest, SlotsGoToTheMostUsefulPositions) {
   for (const int64_t t : loud) EXPECT_EQ(NumRepaired(*compressed, t, 1), 1) << t;
 }
 
-// The queries look at one position more than at others, whose keys are 0; values differ by noise.
-MadeUpLayer SeenAt(int64_t seen) {
+// The queries look at the fifteen positions around one more than at others, whose keys are 0: more
+// than become anchors. Values differ by noise.
+MadeUpLayer SeenAround(int64_t seen) {
   auto random = std::make_shared<std::mt19937>(6);
   return MadeUpLayer({1500, 1, 2, 64}, [=](Side side, int, int64_t position, float* row) {
     std::normal_distribution<float> normal(0, 1);
     for (int d = 0; d < 64; ++d) {
       const float noise = normal(*random);
-      row[d] = side == Side::kValue ? 1.0f + 0.1f * noise : position == seen ? noise : 0.0f;
+      const float key = std::abs(position - seen) <= 7 ? 6.0f * noise : 0.0f;
+      row[d] = side == Side::kValue ? 1.0f + 0.1f * noise : key;
     }
   });
 }
 
 TEST(AnchorKvTest, SlotsGoToTheNeighboursOfUsefulPositions) {
-  const MadeUpLayer layer = SeenAt(700);
+  const MadeUpLayer layer = SeenAround(700);
   PlanOptions options = Options(Layout::kCompact, 100'000);
   options.utility_pool_width = 127;
   const auto pooled = layer.Compress(options);
@@ -283,7 +285,7 @@ TEST(AnchorKvTest, SlotsGoToTheNeighboursOfUsefulPositions) {
   ASSERT_TRUE(pooled.ok() && alone.ok());
   ASSERT_GT(pooled->plan.value_slots, 127);
   EXPECT_EQ(NumRepaired(*pooled, 700 - 63, 127), 127);
-  EXPECT_LT(NumRepaired(*alone, 700 - 63, 127), 64);  // 37 by chance
+  EXPECT_LT(NumRepaired(*alone, 700 - 63, 127), 64);  // 15 and by chance a third of the others
 }
 
 TEST(AnchorKvTest, ThePapersLayoutRanksByTheUtilitiesAlone) {
@@ -486,7 +488,7 @@ TEST(AnchorKvTest, WorkspaceIsWhatItSaysAndAtMost18BytesAPosition) {
       const LayerPlan plan = PlanLayer(layer.geometry(), options, shape.seq_len, 0);
       const auto compressor = MakeCompressor(options);
       const int64_t says = compressor->WorkspaceBytes(plan, shape.num_q_heads, 2);
-      EXPECT_LE(says, 18 * plan.num_kv_heads * plan.prefix_len());
+      EXPECT_LE(says, 18 * plan.num_kv_heads * (plan.prefix_len() + 16));
       Workspace workspace;
       kernels::Stream stream(2);
       ASSERT_TRUE(compressor

@@ -114,8 +114,8 @@ TEST_F(CalibrateTest, MeasurementsOfOtherSettingsDoNotCount) {
 TEST_F(CalibrateTest, RetrievalsAreHiddenInTheTextsInTurn) {
   options_.texts = {{"first", Words(3000, 7)}, {"second", Words(3000, 11)}};
   options_.num_retrievals = 3;
-  options_.tokens = 900;
-  options_.forced = 60;
+  options_.tokens = 700;
+  options_.forced = 50;
   const auto profile = Run();
   ASSERT_TRUE(profile.ok()) << profile.status();
   const std::string journal = Journal();
@@ -151,6 +151,7 @@ TEST_F(CalibrateTest, SaysWhatIsWrong) {
   EXPECT_THAT(complaint(), HasSubstr("the text 'first': a retrieval prompt needs"));
   options_.num_retrievals = -1;
   EXPECT_THAT(complaint(), HasSubstr("-1 retrieval prompts"));
+  options_.num_retrievals = 0;
   options_.texts.clear();
   EXPECT_THAT(complaint(), HasSubstr("at least one text"));
   options_.texts = {{"first", Words(400, 7)}};
