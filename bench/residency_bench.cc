@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
+#include "bench/own_prompt.h"
 #include "bench/setting.h"
 #include "bench/threads.h"
 #include "common/bytes.h"
@@ -21,11 +22,9 @@
 #include "common/flags.h"
 #include "common/status.h"
 #include "common/status_macros.h"
-#include "eval/own_text.h"
 #include "model/prefill_layer.h"
 #include "prefill_node/core/accountant.h"
 #include "prefill_node/core/engine.h"
-#include "text/tokenizer.h"
 
 ABSL_FLAG(std::string, model, "", "model file (GGUF)");
 ABSL_FLAG(std::string, text, "code", "kind of text: code, prose, scripts");
@@ -51,19 +50,6 @@ struct Outcome {
   int32_t first_token = 0;
   double seconds = 0;
 };
-
-absl::StatusOr<std::vector<int32_t>> ReadPrompt(const model::Model& model) {
-  ASSIGN_OR_RETURN(const text::Tokenizer tokenizer, text::Tokenizer::FromGguf(model.file()));
-  ASSIGN_OR_RETURN(const std::string content,
-                   eval::ReadOwnText(absl::GetFlag(FLAGS_text), absl::GetFlag(FLAGS_root)));
-  std::vector<int32_t> ids = tokenizer.Encode(content);
-  const int tokens = absl::GetFlag(FLAGS_tokens);
-  if (tokens < 1 || ids.size() < static_cast<size_t>(tokens)) {
-    return Invalid("--tokens: %d is not in 1..%d", tokens, ids.size());
-  }
-  ids.resize(static_cast<size_t>(tokens));
-  return ids;
-}
 
 absl::StatusOr<Outcome> Measure(const model::Model& model, Schedule schedule,
                                 std::span<const int32_t> prompt_ids, kernels::Stream& stream) {
@@ -140,7 +126,9 @@ bool Check(const std::vector<Outcome>& outcomes, int64_t one_layer_bytes) {
 absl::StatusOr<bool> Run() {
   ASSIGN_OR_RETURN(const std::unique_ptr<const model::Model> model,
                    model::Model::Load(absl::GetFlag(FLAGS_model)));
-  ASSIGN_OR_RETURN(const std::vector<int32_t> prompt_ids, ReadPrompt(*model));
+  ASSIGN_OR_RETURN(const std::vector<int32_t> prompt_ids,
+                   OwnPrompt(*model, absl::GetFlag(FLAGS_text), absl::GetFlag(FLAGS_root),
+                             absl::GetFlag(FLAGS_tokens)));
   kernels::Stream stream(ThreadsOrAll(absl::GetFlag(FLAGS_threads)));
   std::printf("%s; %d tokens in chunks of %d\n\n", Setting(*model, stream.num_threads()).c_str(),
               absl::GetFlag(FLAGS_tokens), absl::GetFlag(FLAGS_chunk));

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
+#include "bench/own_prompt.h"
 #include "bench/region_coder.h"
 #include "bench/setting.h"
 #include "bench/threads.h"
@@ -28,12 +29,10 @@
 #include "common/flags.h"
 #include "common/status.h"
 #include "common/status_macros.h"
-#include "eval/own_text.h"
 #include "kv/layer_sink.h"
 #include "kv/plan_flags.h"
 #include "prefill_node/core/accountant.h"
 #include "prefill_node/core/engine.h"
-#include "text/tokenizer.h"
 
 ABSL_FLAG(std::string, model, "", "model file (GGUF)");
 ABSL_FLAG(std::string, text, "code", "kind of text: code, prose, scripts");
@@ -85,22 +84,11 @@ class KeepLayers : public kv::LayerSink {
 };
 using Layers = std::vector<kv::CompressedLayer>;
 
-absl::StatusOr<std::vector<int32_t>> ReadPrompt(const model::Model& model) {
-  ASSIGN_OR_RETURN(const text::Tokenizer tokenizer, text::Tokenizer::FromGguf(model.file()));
-  ASSIGN_OR_RETURN(const std::string content,
-                   eval::ReadOwnText(absl::GetFlag(FLAGS_text), absl::GetFlag(FLAGS_root)));
-  std::vector<int32_t> ids = tokenizer.Encode(content);
-  const int tokens = absl::GetFlag(FLAGS_tokens);
-  if (tokens < 1 || ids.size() < static_cast<size_t>(tokens)) {
-    return Invalid("--tokens: %d is not in 1..%d", tokens, ids.size());
-  }
-  ids.resize(static_cast<size_t>(tokens));
-  return ids;
-}
-
 absl::StatusOr<Layers> Prefill(const model::Model& model, const kv::PlanOptions& plan,
                                kernels::Stream& stream) {
-  ASSIGN_OR_RETURN(const std::vector<int32_t> prompt_ids, ReadPrompt(model));
+  ASSIGN_OR_RETURN(const std::vector<int32_t> prompt_ids,
+                   OwnPrompt(model, absl::GetFlag(FLAGS_text), absl::GetFlag(FLAGS_root),
+                             absl::GetFlag(FLAGS_tokens)));
   prefill::EngineOptions options;
   options.plan = plan;
   prefill::MemoryAccountant accountant;

@@ -11,6 +11,7 @@ find_package(ucx REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 find_package(GTest REQUIRED)
 
 # CUDA and NCCL are looked for and reported; the kernels and the backend that need them follow.
