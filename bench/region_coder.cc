@@ -52,8 +52,9 @@ absl::Status RegionCoder::Decode(const CodedParts& coded, std::span<const Part> 
     if (ZSTD_isError(size)) return Internal("zstd: %s", ZSTD_getErrorName(size));
     if (size != count) return DataLoss("a part of %d bytes came back as %d", count, size);
     if (parts[p].stride != 1) {
-      for (size_t i = 0; i < count; ++i)
+      for (size_t i = 0; i < count; ++i) {
         target[i * static_cast<size_t>(parts[p].stride)] = scratch_[i];
+      }
     }
     frame += coded.frames[p];
   }

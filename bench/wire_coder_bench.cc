@@ -66,8 +66,8 @@ double PaysBelowGbps(const Way& way, int64_t total) {
   return 8e-9 * static_cast<double>(total - way.bytes) / (way.code_s + way.decode_s);
 }
 
-// Where coding, sending and decoding run side by side: the link speed from which on the link waits
-// for the coder even without a coder's savings.
+// Where coding, sending and decoding run side by side: the link speed from which on the bytes
+// arrive sooner without a coder.
 double InStepGbps(const Way& way, int64_t total) {
   return 8e-9 * static_cast<double>(total) / std::max(way.code_s, way.decode_s);
 }
@@ -75,8 +75,9 @@ double InStepGbps(const Way& way, int64_t total) {
 class KeepLayers : public kv::LayerSink {
  public:
   absl::Status OnLayer(int layer, kv::CompressedLayer&& cache) override {
-    if (cache.plan.layout != kv::Layout::kCompact)
+    if (cache.plan.layout != kv::Layout::kCompact) {
       return Invalid("--tokens: too short to compress");
+    }
     layers.push_back(std::move(cache));
     return absl::OkStatus();
   }

@@ -22,6 +22,7 @@ struct WireGroup {
   int64_t lanes_bytes = 0;      // each byte of its elements in a frame of its own
 };
 
+// One thread at a time.
 class WireSurvey {
  public:
   // Precondition: the layer is compact.
@@ -31,6 +32,7 @@ class WireSurvey {
   const std::vector<WireGroup>& groups() const { return groups_; }
 
   // The parts of a layer that zstd made, over all layers, at most `share` of what they were.
+  // Precondition: a layer with the same tensors was added.
   std::vector<Part> PartsThatShrink(const kv::LayerPlan& plan, double share) const;
 
  private:

@@ -115,9 +115,9 @@ absl::StatusOr<Prompt> PromptSource::Cut(From from, std::string_view kind, int64
   const int64_t needed = size.seq_len + size.forced + 1;
   if (total_ < needed) {
     return Invalid(
-        "the texts for '%s' have %d tokens, fewer than the %d of one prompt: ask for shorter "
-        "prompts or give longer texts",
-        kind, total_, needed);
+        "there are %d tokens of text, fewer than the %d of one prompt: ask for shorter prompts or "
+        "give longer texts",
+        total_, needed);
   }
   Prompt prompt{.kind = std::string(kind), .index = index, .seq_len = size.seq_len};
   prompt.ids = Piece(from, index * needed, (index + 1) * needed);
@@ -196,13 +196,13 @@ class Sources {
       : request_(request), tokenizer_(tokenizer) {}
 
   absl::StatusOr<Prompt> Make(const std::string& kind, int64_t index, const PromptSize& size) {
-    if (kind != "retrieval") {
-      ASSIGN_OR_RETURN(const PromptSource* const source, Of(kind));
-      return source->Passage(kind, index, size);
-    }
-    ASSIGN_OR_RETURN(const PromptSource* const source,
-                     Of(request_.text_path.empty() ? "prose" : "text"));
-    return source->Retrieval(index, size);
+    ASSIGN_OR_RETURN(const PromptSource* const source, Of(kind != "retrieval"          ? kind
+                                                          : request_.text_path.empty() ? "prose"
+                                                                                       : "text"));
+    absl::StatusOr<Prompt> prompt =
+        kind == "retrieval" ? source->Retrieval(index, size) : source->Passage(kind, index, size);
+    if (prompt.ok()) return prompt;
+    return Invalid("%s: %s (--lengths, --forced, --text)", kind, prompt.status().message());
   }
 
  private:

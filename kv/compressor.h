@@ -21,8 +21,9 @@ struct LayerKv {
   kernels::RopeView rope;
 };
 
-// Temporaries of a compression, kept between layers: at most 16 H P bytes of scalars beside the
-// layer's own output. Grows to what WorkspaceBytes says and is counted by the accountant.
+// Temporaries of a compression, kept between layers: at most 18 H (P + 16) bytes of scalars beside
+// the layer's own output (a utility and an energy for each position and side, and blocks of both).
+// Grows to what WorkspaceBytes says and is counted by the accountant.
 class Workspace {
  public:
   // At least `bytes`, aligned to 64; contents undefined. ResourceExhausted when the system has

@@ -22,7 +22,7 @@ ABSL_DECLARE_FLAG(int64_t, tokens);
 
 ABSL_FLAG(std::vector<std::string>, texts, {},
           "text files to calibrate on, of several kinds, each longer than the prompt");
-ABSL_FLAG(int64_t, retrievals, 3,
+ABSL_FLAG(int64_t, retrievals, anchorage::eval::CalibrationOptions().num_retrievals,
           "prompts that hide facts in one of the texts and ask for them, beside one of each text");
 ABSL_FLAG(int64_t, continuation, 96, "tokens behind each prompt whose predictions are compared");
 
@@ -54,6 +54,18 @@ absl::StatusOr<eval::CalibrationOptions> OptionsFromFlags(const std::string& out
   return options;
 }
 
+// What a profile says that it was made of.
+std::string DescribeCalibration(const eval::CalibrationOptions& options) {
+  std::string description = absl::StrFormat(
+      "%d tokens and the %d behind them of %s", options.tokens, options.forced,
+      absl::StrJoin(options.texts, ", ", [](std::string* text, const eval::CalibrationText& each) {
+        text->append(each.name.substr(each.name.find_last_of('/') + 1));
+      }));
+  if (options.num_retrievals == 0) return description;
+  return description +
+         absl::StrFormat(", and %d prompts that hide facts in them", options.num_retrievals);
+}
+
 absl::Status Run(const std::vector<std::string>& arguments) {
   if (!arguments.empty()) return Invalid("profile takes no argument, got '%s'", arguments.front());
   const std::string model_path = absl::GetFlag(FLAGS_model);
@@ -70,14 +82,7 @@ absl::Status Run(const std::vector<std::string>& arguments) {
   ASSIGN_OR_RETURN(file.profile, eval::Calibrate(*model, tokenizer, options, stream));
   file.model = model->config().name;
   file.geometry = model->geometry();
-  file.calibration = absl::StrFormat(
-      "%d tokens and the %d behind them of %s, and %d prompts that hide facts in them",
-      options.tokens, options.forced,
-      absl::StrJoin(options.texts, ", ",
-                    [](std::string* text, const eval::CalibrationText& each) {
-                      text->append(each.name.substr(each.name.find_last_of('/') + 1));
-                    }),
-      options.num_retrievals);
+  file.calibration = DescribeCalibration(options);
   RETURN_IF_ERROR(kv::WriteProfileFile(out, file));
   std::remove(options.journal.c_str());
   std::printf("%s\n", out.c_str());

@@ -97,7 +97,8 @@ class Calibration {
     for (size_t index = 0; index < options_.texts.size(); ++index) {
       const absl::Status made = MakePrompts(index, prompts);
       if (!made.ok()) {
-        return Invalid("the text '%s': %s", options_.texts[index].name, made.message());
+        return Invalid("the text '%s': %s (--tokens, --continuation, --retrievals)",
+                       options_.texts[index].name, made.message());
       }
     }
     std::vector<Errors> all;
@@ -108,7 +109,8 @@ class Calibration {
   }
 
  private:
-  // A text's beginning, and its share of the retrievals, hidden in what follows.
+  // A text's beginning, and its share of the retrievals, hidden in what follows (from the beginning
+  // again where the text ends).
   absl::Status MakePrompts(size_t index, std::vector<Prompt>& prompts) const {
     const CalibrationText& text = options_.texts[index];
     const PromptSize size = {.seq_len = options_.tokens, .forced = options_.forced};

@@ -20,7 +20,7 @@ struct CalibrationText {
 
 struct CalibrationOptions {
   std::vector<CalibrationText> texts;  // of several kinds; each gives a passage, its beginning
-  int64_t num_retrievals = 1;          // prompts that hide facts in a text and ask for them, from
+  int64_t num_retrievals = 3;          // prompts that hide facts in a text and ask for them, from
                                        // the texts in turn (eval/prompts.h)
   int64_t tokens = 4096;               // of each prompt
   int64_t forced = 96;                 // after it
@@ -31,7 +31,8 @@ struct CalibrationOptions {
 
 // Every prompt counts alike: its errors are divided by what compressing all layers without
 // residuals costs it, one layer at a time, and multiplied by the mean of that over the prompts.
-// InvalidArgument: no text, one that is too short (it is named), or lengths beyond the context.
+// InvalidArgument: no text, one that is too short for its prompts (it is
+// named), a negative number of retrievals, or lengths beyond the context.
 absl::StatusOr<kv::Profile> Calibrate(const model::Model& model, const text::Tokenizer& tokenizer,
                                       const CalibrationOptions& options, kernels::Stream& stream);
 

@@ -60,7 +60,9 @@ class WindowSums {
 }  // namespace
 
 void PoolUtilities(std::span<float> utilities, std::span<const float> energies, int64_t width) {
-  if (width <= 1) return;
+  if (width <= 1 || utilities.empty()) return;
+  // A wider window sees no more than the whole row from everywhere.
+  width = std::min(width, 2 * std::ssize(utilities) - 1);
   WindowSums utility_sums(utilities, width);
   WindowSums energy_sums(energies, width);
   for (size_t t = 0; t < utilities.size(); ++t) {

@@ -12,8 +12,9 @@ namespace anchorage::kv {
 
 // utility(t) <- 4 utility(t) + energy(t) * (sum of utilities / sum of energies), both sums over
 // t - width/2 .. t + width/2 as far as that lies in the row; 0 energy: nothing is added. In place,
-// O(P); a value does not depend on how the row lies in memory or on other rows. NaN counts as 0,
-// infinity as the largest float; width 1 changes nothing.
+// O(P) in time and, in doubles, O(min(P, width)) in memory; a value does not depend on how the row
+// lies in memory or on other rows. NaN counts as 0, infinity as the largest float; width 1 changes
+// nothing.
 //   utilities, energies  [P] of one head and side, none negative
 //   width                odd
 void PoolUtilities(std::span<float> utilities, std::span<const float> energies, int64_t width);

@@ -13,7 +13,7 @@ constexpr int64_t kMaxKvHeads = 1024;
 constexpr int64_t kMaxHeadDim = 512;
 constexpr int64_t kMaxTokens = int64_t{1} << 27;
 constexpr int64_t kMaxPoolWidth = 255;
-constexpr int64_t kMaxUtilityPoolWidth = 65'535;
+constexpr int64_t kMaxUtilityPoolWidth = 4095;
 constexpr int64_t kTokensPerAnchor = 128;      // k grows by one anchor for so many prompt tokens
 constexpr int64_t kExtraAnchors = 16;          // compact: k >= W + 16
 constexpr int64_t kExtraPaperAnchors = 32;     // paper: k >= W + 32

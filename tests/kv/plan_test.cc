@@ -464,7 +464,7 @@ TEST(CheckPlanTest, NamesWhatIsWrong) {
   options.utility_pool_width = 8;
   complains(kLlama8b, options, 1000, 0, "pooling width");
   options = good;
-  options.utility_pool_width = 65'537;
+  options.utility_pool_width = 4097;
   complains(kLlama8b, options, 1000, 0, "utilities' pooling width");
   options = good;
   options.fine_share_ppm = 1'000'001;

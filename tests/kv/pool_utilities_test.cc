@@ -13,7 +13,6 @@ namespace anchorage::kv {
 namespace {
 
 using testing::ElementsAre;
-
 using testing::IsEmpty;
 
 std::vector<float> Pooled(std::vector<float> utilities, const std::vector<float>& energies,
