@@ -75,7 +75,7 @@ ROOMS = {
 }
 # What is inside these rooms is as good as inside the rooms named: heavy headers may pass.
 INNER_ROOMS = {"worker": {"prefill_node", "decode_node"}}
-NEVER_INCLUDED = {"eval": {"tools", "bench", "tests"}, "tools": {"tests"}, "bench": set(), "tests": set()}  # room: who may all the same
+NEVER_INCLUDED = {"eval": {"tools", "bench", "tests"}, "tools": {"tests"}, "bench": {"tests"}, "tests": set()}  # room: who may all the same
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
 
