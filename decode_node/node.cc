@@ -18,9 +18,6 @@ namespace {
 constexpr int64_t kIdleWaitMs = 500;
 constexpr int64_t kStalledStepNs = 60'000'000'000;
 constexpr int64_t kLeaseSweepMs = 250;
-// Beyond either of these, memory is not coming back as it should and the node stops taking work.
-constexpr int64_t kMaxQuarantinedRegions = 64;
-constexpr double kMaxQuarantinedShare = 0.05;
 
 }  // namespace
 
@@ -92,14 +89,7 @@ absl::Status DecodeNode::Live() const {
 }
 
 absl::Status DecodeNode::Healthy() const {
-  const ArenaUsage usage = engine_->usage();
-  const double share =
-      static_cast<double>(usage.quarantined_bytes) / static_cast<double>(usage.limit_bytes);
-  if (usage.quarantined_regions > kMaxQuarantinedRegions || share > kMaxQuarantinedShare) {
-    return Unavailable("%d bytes in %d regions are in quarantine", usage.quarantined_bytes,
-                       usage.quarantined_regions);
-  }
-  return absl::OkStatus();
+  return quarantine_.Judge(engine_->usage(), Clock::Real().NowNs());
 }
 
 bool DecodeNode::Idle() const { return owners_.empty(); }

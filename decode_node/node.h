@@ -16,6 +16,7 @@
 #include "decode_node/core/engine.h"
 #include "decode_node/landing.h"
 #include "decode_node/metrics.h"
+#include "decode_node/quarantine_watch.h"
 #include "decode_node/verifier.h"
 #include "kernels/stream.h"
 #include "proto/worker.pb.h"
@@ -96,6 +97,7 @@ class DecodeNode final : public worker::ControlNode, private EngineListener {
   kernels::Stream stream_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Verifier> verifier_;
+  mutable QuarantineWatch quarantine_;  // of Healthy(), which remembers since when it is ill
   std::unique_ptr<LandingReceiver> receiver_;
   std::unique_ptr<transport::DataPlane> data_;
   std::thread engine_thread_;
