@@ -16,7 +16,7 @@
 #include "common/status.h"
 #include "common/status_macros.h"
 #include "eval/ablation/ablation.h"
-#include "eval/fidelity/candidate.h"
+#include "eval/candidate.h"
 #include "eval/fidelity/measurement.h"
 #include "eval/fidelity/report.h"
 #include "eval/fidelity/results_file.h"
@@ -34,10 +34,6 @@ ABSL_FLAG(std::vector<std::string>, kinds, {},
           "retrieval with --text");
 ABSL_FLAG(int64_t, prompts, 10, "prompts of each kind and length");
 ABSL_FLAG(int64_t, forced, 256, "tokens behind each prompt that are predicted from its cache");
-ABSL_FLAG(std::vector<std::string>, methods,
-          (std::vector<std::string>{"compact", "paper", "snapkv", "recent"}),
-          "what is compared with the full cache, ablations such as rank-random too; the others are "
-          "compared with the first");
 ABSL_FLAG(int64_t, probe_rows, 32, "tokens behind each prompt whose attention is compared");
 ABSL_FLAG(std::string, text, "", "a text file of yours, instead of this repository's texts");
 ABSL_FLAG(std::string, root, ".", "top folder of this repository's sources");
@@ -125,7 +121,8 @@ absl::StatusOr<Question> QuestionFromFlags() {
   ASSIGN_OR_RETURN(const std::vector<double> ratios, RatiosFromFlags());
   ASSIGN_OR_RETURN(question.compact, CompactFromFlags());
   ASSIGN_OR_RETURN(question.candidates,
-                   eval::MakeCandidates(absl::GetFlag(FLAGS_methods), ratios, question.compact));
+                   eval::MakeCandidates(MethodsFromFlags({"compact", "paper", "snapkv", "recent"}),
+                                        ratios, question.compact));
   ASSIGN_OR_RETURN(question.prompts, PromptsFromFlags());
   question.probe_rows = absl::GetFlag(FLAGS_probe_rows);
   ASSIGN_OR_RETURN(question.threads, ThreadsFromFlags());

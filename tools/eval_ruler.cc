@@ -13,6 +13,7 @@
 #include "common/read_file.h"
 #include "common/status.h"
 #include "common/status_macros.h"
+#include "eval/candidate.h"
 #include "eval/report/progress.h"
 #include "eval/ruler/generate.h"
 #include "eval/ruler/http_answerer.h"
@@ -35,7 +36,7 @@ ABSL_FLAG(std::string, url, "",
 ABSL_FLAG(std::string, model_name, "", "with --url: the model's name there");
 ABSL_FLAG(std::string, label, "",
           "with --url, what the report calls it (default: the address and --model-name); without, "
-          "what it puts behind each ratio, to tell runs "
+          "what it puts behind each name but full, to tell runs "
           "with other options apart");
 ABSL_FLAG(std::string, prompt_as, "ids",
           "with --url: ids, or text for servers that take no token ids");
@@ -66,14 +67,15 @@ absl::StatusOr<std::vector<ruler::KvSetting>> SettingsFromFlags() {
   absl::SetFlag(&FLAGS_kv, "anchorkv");
   ASSIGN_OR_RETURN(const kv::PlanOptions options,
                    kv::PlanOptionsFromFlags(absl::GetFlag(FLAGS_model)));
-  const std::string label = absl::GetFlag(FLAGS_label);
-  std::vector<ruler::KvSetting> settings = {ruler::FullCache()};
   ASSIGN_OR_RETURN(const std::vector<double> ratios, RatiosFromFlags());
-  for (const double ratio : ratios) {
-    absl::StatusOr<ruler::KvSetting> setting = ruler::ServedCache(options, ratio);
-    if (!setting.ok()) return Annotate(setting.status(), "--ratios");
-    if (!label.empty()) setting->name += " " + label;
-    settings.push_back(*std::move(setting));
+  ASSIGN_OR_RETURN(std::vector<eval::Candidate> candidates,
+                   eval::MakeCandidates(MethodsFromFlags({"compact"}), ratios, options));
+  const std::string label = absl::GetFlag(FLAGS_label);
+  std::vector<ruler::KvSetting> settings;
+  for (eval::Candidate& candidate : candidates) {
+    std::string name = candidate.name();
+    if (!settings.empty() && !label.empty()) name += " " + label;  // the first is the full cache
+    settings.push_back({std::move(name), std::move(candidate)});
   }
   return settings;
 }
@@ -198,7 +200,8 @@ const Command& EvalRulerCommand() {
       .description =
           "Asks questions with the structure of RULER's 13 tasks (arXiv 2404.06654) and a grid of\n"
           "passkeys, about texts that are made up as they are needed, at exact lengths. Answers\n"
-          "here with the full cache and with anchorkv at each ratio, all from one prefill:\n"
+          "here with the full cache and with others (--methods, as `eval fidelity` lists them, at\n"
+          "each of --ratios), all from one prefill:\n"
           "  anchorage eval ruler --model M.gguf --out run1 --lengths 1024,4096 --ratios 5,10,20\n"
           "  anchorage eval ruler --model M.gguf --out run1 --tasks niah_single_1,vt --samples 20\n"
           "or asks any OpenAI endpoint the same prompts, by POST /completions:\n"
@@ -211,9 +214,9 @@ const Command& EvalRulerCommand() {
           "report.json and plots) is about all answers in the folder: raw scores, and scores of "
           "what\n"
           "the full cache solves.",
-      .flags = {"model", "out", "tasks", "lengths", "samples", "depths", "seed", "ratios",
-                "kv_floor_tokens", "pin_sinks", "kv_profile", "url", "model_name", "label",
-                "prompt_as", "api_key_file", "yardstick", "threads"},
+      .flags = {"model", "out", "tasks", "lengths", "samples", "depths", "seed", "methods",
+                "ratios", "kv_floor_tokens", "pin_sinks", "kv_profile", "url", "model_name",
+                "label", "prompt_as", "api_key_file", "yardstick", "threads"},
       .run = &Run};
   return command;
 }

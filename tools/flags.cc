@@ -16,6 +16,10 @@ ABSL_FLAG(
     "where the results go: a folder for eval, a file for profile (default: beside the model)");
 ABSL_FLAG(std::vector<std::string>, lengths, {},
           "lengths of the prompts in tokens; default: 1024,4096 for ruler, 4096 for fidelity");
+ABSL_FLAG(std::vector<std::string>, methods, {},
+          "what is compared with the full cache, ablations such as rank-random too; the others are "
+          "compared with the first; default: compact for ruler, compact,paper,snapkv,recent for "
+          "fidelity");
 ABSL_FLAG(std::vector<std::string>, ratios, (std::vector<std::string>{"5", "10", "20"}),
           "how many times smaller the caches are that are compared with the full one");
 
@@ -38,6 +42,11 @@ absl::StatusOr<std::vector<int64_t>> LengthsFromFlags(const std::vector<int64_t>
     lengths.push_back(length);
   }
   return lengths.empty() ? otherwise : lengths;
+}
+
+std::vector<std::string> MethodsFromFlags(const std::vector<std::string>& otherwise) {
+  const std::vector<std::string> methods = absl::GetFlag(FLAGS_methods);
+  return methods.empty() ? otherwise : methods;
 }
 
 absl::StatusOr<std::vector<double>> RatiosFromFlags() {

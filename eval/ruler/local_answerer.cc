@@ -19,13 +19,15 @@ namespace {
 
 absl::Status CheckSettings(const std::vector<KvSetting>& settings) {
   if (std::ssize(settings) > decode::kMaxStepRows) {
-    return Invalid("%d caches at once: at most %d can answer together; take fewer --ratios",
-                   settings.size(), decode::kMaxStepRows);
+    return Invalid(
+        "%d caches at once: at most %d can answer together; take fewer --methods or --ratios",
+        settings.size(), decode::kMaxStepRows);
   }
   std::set<std::string> names;
   for (const KvSetting& setting : settings) {
     if (names.insert(setting.name).second) continue;
-    return Invalid("there are two settings '%s'; name each of --ratios once", setting.name);
+    return Invalid("there are two settings '%s'; name each of --methods and --ratios once",
+                   setting.name);
   }
   return absl::OkStatus();
 }
@@ -38,19 +40,6 @@ int32_t Likeliest(std::span<const float> logits) {
 }
 
 }  // namespace
-
-KvSetting FullCache() {
-  kv::PlanOptions options;
-  options.layout = kv::Layout::kDense;
-  return {kFullCache, options};
-}
-
-absl::StatusOr<KvSetting> ServedCache(kv::PlanOptions options, double ratio) {
-  options.layout = kv::Layout::kCompact;
-  options.theta_ppm = kv::ThetaPpmFromRatio(ratio);
-  if (options.theta_ppm <= 0) return Invalid("%g is not a ratio of at least 1", ratio);
-  return KvSetting{absl::StrFormat("anchorkv %gx", ratio), options};
-}
 
 class LocalAnswerer::Core {
  public:
@@ -71,8 +60,10 @@ class LocalAnswerer::Core {
   uint64_t fingerprint(const std::string& name) const {
     const KvSetting* const setting = Find(name);
     if (setting == nullptr) return 0;
-    return FingerprintOf(absl::StrFormat("%016x %016x", model_.fingerprint(),
-                                         kv::PlanFingerprint(model_.geometry(), setting->options)));
+    const Candidate& candidate = setting->candidate;
+    return FingerprintOf(absl::StrFormat("%016x %016x %s", model_.fingerprint(),
+                                         kv::PlanFingerprint(model_.geometry(), candidate.options),
+                                         candidate.method));
   }
 
   absl::StatusOr<std::vector<Answer>> Ask(const Sample& sample,
@@ -108,9 +99,9 @@ class LocalAnswerer::Core {
                                          decode::Arena& arena) const {
     const KvSetting* const setting = Find(name);
     if (setting == nullptr) return Internal("there is no setting '%s'", name);
-    return CandidateCache::Create(model_, setting->options,
+    return CandidateCache::Create(model_, setting->candidate.options,
                                   static_cast<int64_t>(sample.prompt.ids.size()),
-                                  sample.key.task.max_tokens, arena);
+                                  sample.key.task.max_tokens, arena, setting->candidate.ablation);
   }
 
   // The tokens of each cache's answer, which begins with `first`. A stop token ends it.

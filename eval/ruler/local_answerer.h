@@ -8,26 +8,17 @@
 #include <string>
 #include <vector>
 
+#include "eval/candidate.h"
 #include "eval/ruler/answerer.h"
-#include "kv/plan/plan.h"
 #include "model/model.h"
 
 namespace anchorage::eval::ruler {
 
-inline constexpr const char* kFullCache = "full";
-
-// One way to keep the prompt's cache.
+// One way to keep the prompt's cache, under the name that its answers get.
 struct KvSetting {
   std::string name;
-  kv::PlanOptions options;
+  Candidate candidate;
 };
-
-// The uncompressed cache, named kFullCache.
-KvSetting FullCache();
-
-// As it is served at a ratio, named "anchorkv 20x": the compact layout, whatever `options` say;
-// `options.theta_ppm` is set from `ratio`. InvalidArgument: the ratio is below 1.
-absl::StatusOr<KvSetting> ServedCache(kv::PlanOptions options, double ratio);
 
 class LocalAnswerer : public Answerer {
  public:

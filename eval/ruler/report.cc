@@ -223,7 +223,7 @@ std::string NeedleSvg(const std::vector<NeedleCell>& cells, const std::string& s
   return ToSvg(map);
 }
 
-// "anchorkv 20x" as part of a file's name.
+// "compact 20x" as part of a file's name.
 std::string FileName(const std::string& setting) {
   std::string name = setting;
   std::replace_if(

@@ -57,15 +57,15 @@ def test_a_service_answers_as_the_process_does(start_cluster, tiny_model, tmp_pa
     samples = {sample for sample, _ in results}
     assert len(results) == 3 * len(samples) == 9
     for sample in samples:
-        assert results[sample, "service"] == results[sample, "anchorkv 20x"], sample
+        assert results[sample, "service"] == results[sample, "compact 20x"], sample
     assert any(results[sample, "full"] != results[sample, "service"] for sample in samples)
 
     report = json.loads((out / "report.json").read_text())
     settings = {setting["setting"]: setting for setting in report["lengths"][0]["settings"]}
-    assert set(settings) == {"full", "anchorkv 20x", "service"}
+    assert set(settings) == {"full", "compact 20x", "service"}
     assert settings["full"]["ratio"] == 1 and settings["service"]["ratio"] is None
     assert (out / "tasks_2000.svg").read_text().startswith("<svg")
-    assert "| service |" in there.stdout and "| anchorkv 20x |" in there.stdout
+    assert "| service |" in there.stdout and "| compact 20x |" in there.stdout
 
 
 def test_any_endpoint_is_asked_the_same_prompts(tiny_model, tmp_path):

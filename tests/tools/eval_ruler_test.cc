@@ -54,14 +54,23 @@ TEST_F(EvalRulerTest, GoesOnOnlyBehindAnswersOfTheSameOptions) {
   EXPECT_NE(Run("ANCHORAGE_KV=none", "--kv-profile /nowhere"), 0) << "the profile is read";
 
   EXPECT_NE(Run("", "--kv-floor-tokens 64"), 0) << output_;
-  EXPECT_THAT(output_, HasSubstr("'anchorkv 5x' are of another model or other options"));
+  EXPECT_THAT(output_, HasSubstr("'compact 5x' are of another model or other options"));
   EXPECT_EQ(Results(), results);
   EXPECT_EQ(Run("", "--kv-floor-tokens 64 --label floor64"), 0) << output_;
 }
 
-TEST_F(EvalRulerTest, RefusesARatioThatIsNamedTwice) {
+TEST_F(EvalRulerTest, AsksEachMethodAtEachRatio) {
+  ASSERT_EQ(Run("", "--methods compact,recent --ratios 5,10"), 0) << output_;
+  for (const char* name : {"| full |", "| compact 5x |", "| compact 10x |", "| recent 10x |"}) {
+    EXPECT_THAT(output_, HasSubstr(name));
+  }
+}
+
+TEST_F(EvalRulerTest, RefusesWhatCannotBeCompared) {
   EXPECT_NE(Run("", "--ratios 5,10,5.0"), 0);
-  EXPECT_THAT(output_, HasSubstr("name each of --ratios once"));
+  EXPECT_THAT(output_, HasSubstr("--ratios: 5 stands there twice"));
+  EXPECT_NE(Run("", "--methods zip"), 0);
+  EXPECT_THAT(output_, HasSubstr("--methods: 'zip' is none of full, compact"));
 }
 
 }  // namespace

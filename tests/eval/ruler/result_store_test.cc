@@ -52,12 +52,12 @@ TEST_F(ResultStoreTest, RemembersWhatItWasGiven) {
     auto store = ResultStore::Open(path_);
     ASSERT_TRUE(store.ok()) << store.status();
     ASSERT_TRUE(store->Append(MakeResult("vt/1", "full")).ok());
-    ASSERT_TRUE(store->Append(MakeResult("vt/1", "anchorkv 20x")).ok());
+    ASSERT_TRUE(store->Append(MakeResult("vt/1", "compact 20x")).ok());
   }
   const auto store = ResultStore::Open(path_);
   ASSERT_TRUE(store.ok()) << store.status();
   EXPECT_THAT(store->results(), SizeIs(2));
-  const Result* const result = store->Find("vt/1", "anchorkv 20x");
+  const Result* const result = store->Find("vt/1", "compact 20x");
   ASSERT_NE(result, nullptr);
   EXPECT_EQ(result->prompt_fingerprint, 0xfedcba9876543210ull);
   EXPECT_EQ(result->setting_fingerprint, 0xfedcba9876543211ull);
@@ -65,7 +65,7 @@ TEST_F(ResultStoreTest, RemembersWhatItWasGiven) {
   EXPECT_EQ(result->refs, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(result->ratio, 19.9);
   EXPECT_EQ(store->Find("vt/2", "full"), nullptr);
-  EXPECT_EQ(store->Find("vt/1", "anchorkv 5x"), nullptr);
+  EXPECT_EQ(store->Find("vt/1", "compact 5x"), nullptr);
 }
 
 // A crash may leave any beginning of the last line.

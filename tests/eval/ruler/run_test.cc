@@ -8,12 +8,14 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <numeric>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/status.h"
+#include "eval/candidate.h"
 #include "eval/ruler/generate.h"
 #include "eval/ruler/http_answerer.h"
 #include "eval/ruler/local_answerer.h"
@@ -218,53 +220,66 @@ TEST(HttpAnswererTest, ItsFingerprintTellsModelsAndFormsApart) {
   EXPECT_THAT(seen, SizeIs(4));
 }
 
+// The full cache, then each method at each ratio.
+std::vector<KvSetting> Settings(const std::vector<std::string>& methods,
+                                const std::vector<double>& ratios,
+                                const kv::PlanOptions& options = {}) {
+  std::vector<KvSetting> settings;
+  const auto candidates = MakeCandidates(methods, ratios, options);
+  for (const Candidate& candidate : candidates.value()) {
+    settings.push_back({candidate.name(), candidate});
+  }
+  return settings;
+}
+
 // The tiny model's answers mean nothing, but they depend on all of its cache.
 TEST(LocalAnswererTest, OnePrefillAnswersInEverySetting) {
   const auto model = model::Model::Load(testing::TinyModelPath());
   ASSERT_TRUE(model.ok()) << model.status();
-  const std::vector<KvSetting> settings = {FullCache(), *ServedCache(kv::PlanOptions(), 1),
-                                           *ServedCache(kv::PlanOptions(), 20)};
-  const auto answerer = LocalAnswerer::Create(**model, settings, 2);
+  const auto answerer =
+      LocalAnswerer::Create(**model, Settings({"compact", "no-residuals", "snapkv"}, {1, 20}), 2);
   ASSERT_TRUE(answerer.ok()) << answerer.status();
   const std::vector<std::string> names = (*answerer)->settings();
-  EXPECT_THAT(names, ElementsAre("full", "anchorkv 1x", "anchorkv 20x"));
+  EXPECT_THAT(names, ElementsAre("full", "compact 1x", "compact 20x", "no-residuals 1x",
+                                 "no-residuals 20x", "snapkv 1x", "snapkv 20x"));
   const Sample sample = *MakeSample(KeysOf(MakePlan({"niah_single_2"}))[0], Renderer());
 
   const auto together = (*answerer)->Ask(sample, names);
   ASSERT_TRUE(together.ok()) << together.status();
-  ASSERT_THAT(*together, SizeIs(3));
+  ASSERT_THAT(*together, SizeIs(7));
   EXPECT_EQ((*together)[0].ratio, 1);
   EXPECT_GT((*together)[2].ratio, 5);
   EXPECT_EQ((*together)[0].answer_tokens, 128);
   EXPECT_NE((*together)[0].text, (*together)[2].text) << "20x is not lossless";
 
-  const auto alone = (*answerer)->Ask(sample, {"anchorkv 20x"});
-  ASSERT_TRUE(alone.ok()) << alone.status();
-  EXPECT_EQ((*alone)[0].text, (*together)[2].text);
+  std::set<std::string> texts;
+  for (const size_t i : {2, 4, 6}) {
+    const auto alone = (*answerer)->Ask(sample, {names[i]});
+    ASSERT_TRUE(alone.ok()) << alone.status();
+    EXPECT_EQ((*alone)[0].text, (*together)[i].text) << names[i];
+    texts.insert((*alone)[0].text);
+  }
+  EXPECT_THAT(texts, SizeIs(3)) << "each method loses something else";
 }
 
-TEST(LocalAnswererTest, ItsFingerprintTellsPlansApart) {
+TEST(LocalAnswererTest, ItsFingerprintTellsPlansAndMethodsApart) {
   const auto model = model::Model::Load(testing::TinyModelPath());
   ASSERT_TRUE(model.ok()) << model.status();
-  const auto fingerprint = [&](const kv::PlanOptions& options) {
-    const auto answerer = LocalAnswerer::Create(**model, {*ServedCache(options, 5)}, 1);
-    return (*answerer)->setting_fingerprint("anchorkv 5x");
+  std::set<uint64_t> seen;
+  const auto see = [&](const std::string& method, const kv::PlanOptions& options) {
+    auto settings = Settings({method}, {5}, options);
+    const std::string name = settings[1].name;
+    seen.insert((*LocalAnswerer::Create(**model, settings, 1))->setting_fingerprint(name));
   };
   kv::PlanOptions options;
-  std::set<uint64_t> seen = {fingerprint(options)};
-  options.layout = kv::Layout::kDense;
-  EXPECT_TRUE(seen.contains(fingerprint(options))) << "the layout is always that of serving";
+  see("compact", options);
+  see("rank-random", options);
+  see("snapkv", options);
   options.floor_tokens += 1;
-  seen.insert(fingerprint(options));
+  see("compact", options);
   options.num_pins += 1;
-  seen.insert(fingerprint(options));
-  EXPECT_THAT(seen, SizeIs(3));
-}
-
-TEST(LocalAnswererTest, ServesTheCompactLayoutWhateverItStartsFrom) {
-  kv::PlanOptions options;
-  options.layout = kv::Layout::kSnapKv;
-  EXPECT_EQ(ServedCache(options, 5)->options.layout, kv::Layout::kCompact);
+  see("compact", options);
+  EXPECT_THAT(seen, SizeIs(5));
 }
 
 TEST(LocalAnswererTest, TooManyOrDoubleSettingsAreRefused) {
@@ -275,18 +290,15 @@ TEST(LocalAnswererTest, TooManyOrDoubleSettingsAreRefused) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
     return std::string(status.message());
   };
-  std::vector<KvSetting> many = {FullCache()};
-  for (int ratio = 1; ratio <= 64; ++ratio) many.push_back(*ServedCache(kv::PlanOptions(), ratio));
+  std::vector<double> ratios(64);
+  std::iota(ratios.begin(), ratios.end(), 1);
+  std::vector<KvSetting> many = Settings({"compact"}, ratios);
   EXPECT_THAT(refused(many), HasSubstr("65 caches at once: at most 64"));
-  EXPECT_THAT(refused(many), HasSubstr("--ratios"));
-  const KvSetting twice = *ServedCache(kv::PlanOptions(), 5);
-  EXPECT_THAT(refused({FullCache(), twice, twice}), HasSubstr("two settings 'anchorkv 5x'"));
+  EXPECT_THAT(refused(many), HasSubstr("fewer --methods or --ratios"));
   many.pop_back();
   EXPECT_TRUE(LocalAnswerer::Create(**model, many, 1).ok());
-}
-
-TEST(LocalAnswererTest, ARatioBelowOneIsRefused) {
-  EXPECT_TRUE(absl::IsInvalidArgument(ServedCache(kv::PlanOptions(), 0.5).status()));
+  many[2].name = many[1].name;
+  EXPECT_THAT(refused(many), HasSubstr("two settings 'compact 1x'"));
 }
 
 }  // namespace

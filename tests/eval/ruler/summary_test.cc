@@ -132,13 +132,13 @@ TEST(ReportTest, WritesItsFiles) {
   const std::string folder = ::testing::TempDir() + "/ruler_report";
   std::filesystem::create_directories(folder);
   std::vector<Result> results = TwoTasks();
-  results.push_back(MakeResult("passkey", 0, "anchorkv 20x", 1));
+  results.push_back(MakeResult("passkey", 0, "compact 20x", 1));
   results.back().depth = 0;
   results.push_back(MakeResult("niah_single_1", 0, "full", 1));
   results.back().depth = 0.97;
   ASSERT_TRUE(WriteReport(Summarise(results, "full"), folder).ok());
   for (const char* name : {"report.md", "report.json", "compression.svg", "tasks_1024.svg",
-                           "passkey_anchorkv_20x.svg", "needles_full.svg"}) {
+                           "passkey_compact_20x.svg", "needles_full.svg"}) {
     EXPECT_GT(std::filesystem::file_size(folder + "/" + name), 100u) << name;
   }
   EXPECT_FALSE(std::filesystem::exists(folder + "/passkey_full.svg"));

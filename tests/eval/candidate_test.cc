@@ -1,4 +1,4 @@
-#include "eval/fidelity/candidate.h"
+#include "eval/candidate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,6 +16,7 @@ absl::StatusOr<std::vector<Candidate>> Make(const std::vector<std::string>& meth
                                             const std::vector<double>& ratios) {
   kv::PlanOptions compact;
   compact.num_pins = 9;
+  compact.floor_tokens = 99;
   return MakeCandidates(methods, ratios, compact);
 }
 
@@ -34,11 +35,13 @@ TEST(CandidateTest, EachHasThePlanOfItsName) {
   const auto candidates = Make({"compact", "paper"}, {10});
   ASSERT_TRUE(candidates.ok());
   EXPECT_EQ((*candidates)[0].options.layout, kv::Layout::kDense);
+  EXPECT_EQ((*candidates)[0].options.floor_tokens, kv::PlanOptions().floor_tokens);
   EXPECT_EQ((*candidates)[1].options.layout, kv::Layout::kCompact);
   EXPECT_EQ((*candidates)[1].options.theta_ppm, 100'000);
   EXPECT_EQ((*candidates)[1].options.num_pins, 9);
   EXPECT_EQ((*candidates)[2].options.layout, kv::Layout::kPaper);
   EXPECT_EQ((*candidates)[2].options.num_pins, 0);
+  EXPECT_EQ((*candidates)[2].options.floor_tokens, 99);
 }
 
 TEST(CandidateTest, AnAblationIsAMethod) {

@@ -1,4 +1,4 @@
-#include "eval/fidelity/candidate.h"
+#include "eval/candidate.h"
 
 #include <algorithm>
 #include <optional>
@@ -36,6 +36,7 @@ absl::StatusOr<Method> MethodOf(const std::string& name) {
 kv::PlanOptions OptionsOf(const Method& method, double ratio, const kv::PlanOptions& compact) {
   kv::PlanOptions options = method.layout == kv::Layout::kCompact ? compact : kv::PlanOptions();
   options.layout = method.layout;
+  if (method.layout == kv::Layout::kDense) return options;
   options.floor_tokens = compact.floor_tokens;
   options.theta_ppm = kv::ThetaPpmFromRatio(ratio);
   if (method.layout == kv::Layout::kPaper) options.num_pins = 0;
