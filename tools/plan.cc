@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -116,6 +117,10 @@ double Ratio(int64_t full_bytes, int64_t bytes) {
   return static_cast<double>(full_bytes) / static_cast<double>(bytes);
 }
 
+double Percent(int64_t part, int64_t whole) {
+  return 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+}
+
 Json TensorsJson(const kv::LayerPlan& layer) {
   Json tensors = Json::array();
   for (const kv::TensorPlan& tensor : layer.tensors) {
@@ -146,6 +151,16 @@ Json LayerJson(const kv::LayerPlan& layer) {
           {"tensors", TensorsJson(layer)}};
 }
 
+// What the profile expects of each layer; empty where it expects nothing.
+std::vector<int64_t> NanonatsLeft(const Question& question, const kv::RequestPlan& request) {
+  std::vector<int64_t> left;
+  if (question.options.profile.empty()) return left;
+  for (size_t i = 0; i < request.layers.size(); ++i) {
+    left.push_back(kv::NanonatsLeft(question.options, request.layers[i], static_cast<int64_t>(i)));
+  }
+  return left;
+}
+
 Json AnswerJson(const Question& question, const kv::RequestPlan& request) {
   const kv::LayerPlan& layer = request.layers.front();
   Json shares = Json::array();
@@ -167,6 +182,9 @@ Json AnswerJson(const Question& question, const kv::RequestPlan& request) {
                    {"generated_bytes", request.generated_blocks * request.generated_block_bytes},
                    {"full_bytes", request.full_bytes},
                    {"ratio", Ratio(request.full_bytes, request.prompt_bytes)}}}};
+  if (const std::vector<int64_t> left = NanonatsLeft(question, request); !left.empty()) {
+    answer["layer_nanonats_left"] = left;
+  }
   if (question.memory_bytes > 0) answer["sessions"] = question.memory_bytes / request.bytes;
   if (const double speed = BreakEvenBitsPerSecond(question, request); speed > 0) {
     answer["break_even_bits_per_second"] = speed;
@@ -240,6 +258,30 @@ std::pair<int64_t, int64_t> LeastAndMost(const kv::RequestPlan& request) {
   return {least->bytes, most->bytes};
 }
 
+// The layers that cost most, by the profile.
+void PrintCosts(const Question& question, const kv::RequestPlan& request) {
+  constexpr size_t kShown = 8;
+  const std::vector<int64_t> left = NanonatsLeft(question, request);
+  const auto sum = std::accumulate(left.begin(), left.end(), int64_t{0});
+  if (sum == 0) return;
+  std::vector<size_t> order(left.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&left](size_t a, size_t b) { return left[a] > left[b]; });
+  std::printf("\nDivergence that the profile's calibration saw, one layer compressed at a time:\n");
+  int64_t shown = 0;
+  for (size_t i = 0; i < std::min(kShown, order.size()); ++i) {
+    const size_t layer = order[i];
+    shown += left[layer];
+    std::printf("  layer %-3zu %10.6f nats  %3.0f %%  in %s\n", layer,
+                static_cast<double>(left[layer]) * 1e-9, Percent(left[layer], sum),
+                FormatBytes(request.layers[layer].bytes).c_str());
+  }
+  if (order.size() <= kShown) return;
+  std::printf("  others    %10.6f nats  %3.0f %%\n", static_cast<double>(sum - shown) * 1e-9,
+              Percent(sum - shown, sum));
+}
+
 void PrintAnswer(const Question& question, const kv::RequestPlan& request) {
   const auto [least, most] = LeastAndMost(request);
   PrintLayer(request.layers.front(), least == most);
@@ -248,6 +290,7 @@ void PrintAnswer(const Question& question, const kv::RequestPlan& request) {
                 FormatBytes(most).c_str());
   }
   PrintRequest(question, request);
+  PrintCosts(question, request);
   if (question.memory_bytes > 0) {
     std::printf("\n%lld such sessions fit in %s.\n",
                 static_cast<long long>(question.memory_bytes / request.bytes),
@@ -285,7 +328,8 @@ const Command& PlanCommand() {
       .summary = "exact bytes of a request's cache, from its shape alone",
       .description =
           "Prints what the cache of one layer and of the whole request costs, to the byte, before\n"
-          "anything is computed.\n"
+          "anything is computed, and with a profile which layers it expects the rest of the error "
+          "from.\n"
           "  anchorage plan --model model.gguf --tokens 8000 --max-new 512 --memory 8GiB\n"
           "  anchorage plan --layers 32 --kv-heads 8 --head-dim 128 --tokens 32768 --json",
       .flags = {"model", "layers", "kv_heads", "head_dim", "tokens", "max_new", "kv", "ratio",

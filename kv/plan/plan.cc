@@ -429,6 +429,11 @@ LayerPlan PlanLayerAtRate(const Geometry& geometry, const PlanOptions& options, 
   return PlanWithSlots(options, base, BytesAtRate(Coordinates(base), millibits));
 }
 
+int64_t NanonatsLeft(const PlanOptions& options, const LayerPlan& plan, int64_t layer) {
+  if (plan.layout != Layout::kCompact || options.profile.empty()) return 0;
+  return NanonatsLeft(options.profile, layer, Coordinates(plan), plan.bytes - plan.base_bytes);
+}
+
 RequestPlan PlanRequest(const Geometry& geometry, const PlanOptions& options, int64_t seq_len,
                         int64_t max_new) {
   RequestPlan request;

@@ -142,6 +142,10 @@ LayerPlan PlanLayer(const Geometry& geometry, const PlanOptions& options, int64_
 // profile say: what a calibration measures.
 LayerPlan PlanLayerAtRate(const Geometry& geometry, const PlanOptions& options, int64_t seq_len,
                           int64_t millibits);
+// What the profile's calibration saw left of the next-token distribution's divergence, in 1e-9
+// nats, with this layer alone compressed as `plan` says; 0 where it says nothing: no profile, or no
+// compact layout.
+int64_t NanonatsLeft(const PlanOptions& options, const LayerPlan& plan, int64_t layer);
 RequestPlan PlanRequest(const Geometry& geometry, const PlanOptions& options, int64_t seq_len,
                         int64_t max_new);
 

@@ -1,6 +1,7 @@
 #include "kv/plan/profile.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 
 namespace anchorage::kv {
@@ -132,6 +133,21 @@ int64_t BytesAtRate(int64_t coordinates, int64_t millibits) {
   constexpr int64_t kMillibitsPerByte = 8000;
   return coordinates / kMillibitsPerByte * millibits +
          coordinates % kMillibitsPerByte * millibits / kMillibitsPerByte;
+}
+
+int64_t NanonatsLeft(const Profile& profile, int64_t layer, int64_t coordinates, int64_t bytes) {
+  size_t above = 1;
+  const size_t last = profile.millibits.size() - 1;
+  while (above < last && BytesAtRate(coordinates, profile.millibits[above]) < bytes) ++above;
+  const int64_t from = BytesAtRate(coordinates, profile.millibits[above - 1]);
+  const int64_t to = BytesAtRate(coordinates, profile.millibits[above]);
+  const double share =
+      to == from
+          ? 1.0
+          : std::min(1.0, static_cast<double>(bytes - from) / static_cast<double>(to - from));
+  const int64_t before = Error(profile, layer, above - 1);
+  const int64_t after = Error(profile, layer, above);
+  return before + std::llround(share * static_cast<double>(after - before));
 }
 
 std::vector<int64_t> ShareBytes(const Profile& profile, int64_t num_layers, int64_t coordinates,

@@ -32,6 +32,11 @@ std::string CheckProfile(const Profile& profile, int64_t num_layers);
 // floor(coordinates * millibits / 8000).
 int64_t BytesAtRate(int64_t coordinates, int64_t millibits);
 
+// What the layer's curve says is left, in 1e-9 nats, once the residuals of so many coordinates have
+// `bytes`: linear between the measured rates, the last one's beyond.
+// Precondition: CheckProfile says "" and the profile is not empty; coordinates >= 1.
+int64_t NanonatsLeft(const Profile& profile, int64_t layer, int64_t coordinates, int64_t bytes);
+
 // Shares `total_bytes` among the layers. Each first gets a sixteenth of an equal share, so that no
 // layer starves where the calibration saw nothing; then the steepest step of any curve's lower
 // convex hull is paid for, then the next; what the curves have no use for goes to all alike.

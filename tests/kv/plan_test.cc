@@ -532,5 +532,18 @@ TEST(PlanFingerprintTest, EveryFieldCounts) {
   EXPECT_EQ(PlanFingerprint(kLlama8b, base), PlanFingerprint(kLlama8b, base));
 }
 
+TEST(NanonatsLeftTest, IsWhatTheCurveSaysAtTheRateThatWasPlanned) {
+  PlanOptions options;
+  EXPECT_EQ(NanonatsLeft(options, PlanLayer(kLlama8b, options, 4096, 0), 0), 0) << "no profile";
+  options.profile = {{0, 1000, 4000}, std::vector<int64_t>(3 * 32, 700)};
+  for (size_t i = 0; i < 3; ++i) options.profile.nanonats[3 * 5 + i] = 9000 - 3000 * i;
+  const LayerPlan at_rate = PlanLayerAtRate(kLlama8b, options, 4096, 500);
+  EXPECT_NEAR(NanonatsLeft(options, at_rate, 5), 7500, 1);
+  EXPECT_EQ(NanonatsLeft(options, at_rate, 4), 700);
+  PlanOptions paper = options;
+  paper.layout = Layout::kPaper;
+  EXPECT_EQ(NanonatsLeft(paper, PlanLayer(kLlama8b, paper, 4096, 5), 5), 0) << "not its curve";
+}
+
 }  // namespace
 }  // namespace anchorage::kv

@@ -37,6 +37,22 @@ TEST(CheckProfileTest, NamesWhatIsWrong) {
   complains({{0, 100}, {5, 1, 1'000'000'000'001, 9}}, "layer 1, rate 0");
 }
 
+// ---- NanonatsLeft ----
+
+// 8,000 coordinates: a rate in millibits is a number of bytes.
+TEST(NanonatsLeftTest, IsLinearBetweenTheRatesAndFlatBeyond) {
+  const Profile profile = {{0, 100, 300}, {600, 200, 100, 9, 9, 9}};
+  const auto left = [&profile](int64_t bytes) { return NanonatsLeft(profile, 0, 8000, bytes); };
+  EXPECT_EQ(left(0), 600);
+  EXPECT_EQ(left(25), 500);
+  EXPECT_EQ(left(100), 200);
+  EXPECT_EQ(left(200), 150);
+  EXPECT_EQ(left(300), 100);
+  EXPECT_EQ(left(5000), 100);
+  EXPECT_EQ(NanonatsLeft(profile, 1, 8000, 50), 9);
+  EXPECT_EQ(NanonatsLeft(profile, 0, 1, 0), 200) << "no rate is worth a byte of one coordinate";
+}
+
 // ---- ShareBytes ----
 
 // 8,000 coordinates: a rate in millibits is a number of bytes. Two layers of which a sixteenth of

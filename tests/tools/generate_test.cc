@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -15,6 +16,7 @@ namespace anchorage::tools {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Outcome {
   int code = -1;
@@ -87,6 +89,24 @@ TEST(AnchorageTest, RefusesBadUsageWithASentence) {
   refused(Generate("--prompt x --temperature -1"), "temperature");
   refused(Generate("--prompt x --file y"), "exclude");
   refused(Generate("--prompt x stray"), "stray");
+}
+
+TEST(PlanTest, SaysWhichLayersTheProfileExpectsToCostMost) {
+  const std::string path = ::testing::TempDir() + "/two_layers.kvprofile.json";
+  std::ofstream(path) << R"({"format": "anchorage-kv-profile", "version": 1, "model": "two layers",
+      "calibration": "none", "layers": 2, "kv_heads": 3, "head_dim": 64, "millibits": [0, 4000],
+      "nanonats": [[1000000, 500000], [5000000, 1500000]]})";
+  const std::string flags = "plan --layers 2 --kv-heads 3 --head-dim 64 --tokens 4096 --ratio 5 ";
+  const Outcome outcome = RunProgram(flags + "--kv-profile " + path, false);
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.output, HasSubstr("layer 1     0.001500 nats   66 %"));
+  EXPECT_THAT(outcome.output, Not(HasSubstr("others")));
+  EXPECT_THAT(outcome.output, HasSubstr("layer 0     0.000787 nats   34 %"));
+  const auto json =
+      nlohmann::json::parse(RunProgram(flags + "--json --kv-profile " + path, false).output);
+  EXPECT_NEAR(json["layer_nanonats_left"][1].get<int>(), 1500000, 100) << "at its last rate";
+  EXPECT_THAT(RunProgram(flags, false).output, Not(HasSubstr("nats")));
+  std::filesystem::remove(path);
 }
 
 TEST(AnchorageTest, SaysWhichFileIsMissing) {
