@@ -154,7 +154,8 @@ Json LayerJson(const kv::LayerPlan& layer) {
 // What the profile expects of each layer; empty where it expects nothing.
 std::vector<int64_t> NanonatsLeft(const Question& question, const kv::RequestPlan& request) {
   std::vector<int64_t> left;
-  if (question.options.profile.empty()) return left;
+  const bool is_compact = request.layers.front().layout == kv::Layout::kCompact;
+  if (!is_compact || question.options.profile.empty()) return left;
   for (size_t i = 0; i < request.layers.size(); ++i) {
     left.push_back(kv::NanonatsLeft(question.options, request.layers[i], static_cast<int64_t>(i)));
   }
@@ -263,7 +264,7 @@ void PrintCosts(const Question& question, const kv::RequestPlan& request) {
   constexpr size_t kShown = 8;
   const std::vector<int64_t> left = NanonatsLeft(question, request);
   const auto sum = std::accumulate(left.begin(), left.end(), int64_t{0});
-  if (sum == 0) return;
+  if (sum == 0) return;  // nothing is expected, or nothing is left
   std::vector<size_t> order(left.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(),
