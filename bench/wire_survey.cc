@@ -22,11 +22,13 @@ struct Kind {
   bool by_head = false;  // so have the heads
 };
 constexpr Kind kKinds[] = {
-    {"anchor", "anchors", 8, 2},
-    {"anchor_pos", "anchor positions", 8, 4},
+    {"anchor", "anchors"},
+    {"anchor_exponent", "anchors"},
     {"idx", "indices", 0, 1, true},
     {"proj", "projections", 4, 1, true},
     {"proj_level", "projection levels", 8, 4},
+    {"pair_order", "key codes"},
+    {"key_gain", "key codes", 8, 4},
     {"mask", "masks"},
     {"prefix", "prefixes and offsets", 8, 4},
     {"offset", "prefixes and offsets", 8, 4},

@@ -45,8 +45,7 @@ struct ResidualWorth {
 // their number, and how much there is to store:
 //   u_key   = mean alpha^2 (q . R_t r_k)^2 / D * |V_t - y|^2
 //   u_value = mean alpha^2 |r_v|^2
-// Exact anchors have r = 0, and so neither utility nor energy. Residual vectors are recomputed,
-// never kept.
+// An anchor's own r is what its storage lost. Residual vectors are recomputed, never kept.
 Status ResidualUtilities(const ActiveKvView& kv, const ObservedRowsView& observed,
                          const RopeView& rope, int window_len, int num_anchors,
                          const AnchorSide& key, const AnchorSide& value,

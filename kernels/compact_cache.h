@@ -1,14 +1,15 @@
 // One layer of one sequence in the compact AnchorKV layout, as pointers into its region.
 // Everything is per KV head h of H, over S prompt positions: the last W are the window, the first
-// P = S - W the prefix; k anchors per head = k - W selected positions (ascending) + the window.
+// P = S - W the prefix; k anchors per head = the first positions (pins) + fitted ones, which are no
+// position's row + the window.
 //
 // A prefix position t stands for (AnchorKV, arXiv 2608.02901, eq. 3)
-//   K_t = R_t(gamma K_a) + s U^T lev(c), c coded from U R_t r      V_t = gamma V_a + s U^T lev(c)
-// with gamma from CompactGamma and the second term only where the mask has a bit. A position listed
-// in anchor_pos has gamma 1 and points at itself, whatever its projection code says; it has no mask
-// bit. Where the fine mask has a bit too, a second code of the same kind, with a scale of its own,
-// is added: four bits a coordinate. Whoever fills a region has checked
-// idx < k, the order of anchor_pos and the slot numbers: kernels follow them unchecked.
+//   K_t = R_t(gamma K_a) + s T^T M^T lev(c), c coded from R_t r      V_t = gamma V_a + s U^T lev(c)
+// with gamma from CompactGamma and the second term only where the mask has a bit. A pinned position
+// is its own anchor with gamma 1, whatever its projection code says; it has no mask bit. Where the
+// fine mask has a bit too there are four bits for each coordinate of keys and values: a second code
+// with a scale of its own is added, and a key's first one is of the values' kind too. Whoever fills
+// a region has checked idx < k and the slot numbers: kernels follow them unchecked.
 #pragma once
 
 #include <bit>
@@ -88,7 +89,8 @@ struct ResidualStage {
 
 // One side (K or V) of the compact layout.
 struct CompactSide {
-  const Bf16* anchor = nullptr;       // [H, k, D]; keys before RoPE; window rows are last
+  const int8_t* anchor = nullptr;  // [H, k, D] (anchor_code.h); keys before RoPE; window last
+  const int8_t* anchor_exponent = nullptr;  // [H, k]
   const uint8_t* idx = nullptr;       // [H, IndexRowBytes] anchor of each position (LoadIndex)
   const uint8_t* proj = nullptr;      // [H, ProjectionRowBytes] code of <x, x_a>/|x_a|
   const float* proj_level = nullptr;  // [H, 16] what the codes stand for
@@ -99,10 +101,12 @@ struct CompactSide {
 struct CompactCacheView {
   int num_kv_heads = 0;
   int head_dim = 0;
-  int64_t seq_len = 0;                   // S
-  int num_anchors = 0;                   // k, per head, window included
-  int window_len = 0;                    // W
-  const uint32_t* anchor_pos = nullptr;  // [H, k - W] ascending; these positions are exact
+  int64_t seq_len = 0;                  // S
+  int num_anchors = 0;                  // k, per head, window included
+  int window_len = 0;                   // W
+  const uint8_t* pair_order = nullptr;  // [H, D / 2] of keys with one code (key_code.h)
+  const float* key_gain = nullptr;      // [H, 2]
+  int num_pins = 0;                     // position t < num_pins is anchor t; at most k - W and P
   CompactSide key;
   CompactSide value;
 

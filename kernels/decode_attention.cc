@@ -8,8 +8,10 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/anchor_code.h"
 #include "kernels/attention_state.h"
 #include "kernels/cpu/kernel_table.h"
+#include "kernels/key_code.h"
 #include "kernels/residual.h"
 
 namespace anchorage::kernels {
@@ -96,9 +98,12 @@ struct WorkerScratch {
       : q(carver.Take<float>(int64_t{g.padded_rows()} * g.head_dim)),
         q_tile(carver.Take<float>(kRowBlock * 2 * g.half)),
         q_rotated(carver.Take<float>(int64_t{g.padded_rows()} * 4 * g.quarter)),
+        q_spread(carver.Take<float>(int64_t{g.padded_rows()} * 4 * g.quarter)),
         residual(carver.Take<float>(int64_t{g.padded_rows()} * 4 * g.quarter)),
         bins(carver.Take<float>(int64_t{g.padded_rows()} * num_anchors)),
         key_anchors(carver.Take<float>(int64_t{num_anchors} * 2 * g.half)),
+        stored_keys(carver.Take<Bf16>(int64_t{num_anchors} * g.head_dim)),
+        value_anchors(carver.Take<Bf16>(int64_t{num_anchors} * g.head_dim)),
         key_inverse_norms(carver.Take<float>(num_anchors)),
         value_inverse_norms(carver.Take<float>(num_anchors)),
         cos(carver.Take<float>(kDecodeTile * g.half)),
@@ -107,9 +112,12 @@ struct WorkerScratch {
   float* q;
   float* q_tile;
   float* q_rotated;
+  float* q_spread;
   float* residual;
   float* bins;
   float* key_anchors;
+  Bf16* stored_keys;
+  Bf16* value_anchors;
   float* key_inverse_norms;
   float* value_inverse_norms;
   float* cos;
@@ -161,8 +169,8 @@ bool StageComplete(const ResidualStage& stage) {
 }
 
 bool SideComplete(const CompactSide& side) {
-  return side.anchor != nullptr && side.idx != nullptr && side.proj != nullptr &&
-         side.proj_level != nullptr && StageComplete(side.coarse) &&
+  return side.anchor != nullptr && side.anchor_exponent != nullptr && side.idx != nullptr &&
+         side.proj != nullptr && side.proj_level != nullptr && StageComplete(side.coarse) &&
          (side.fine.mask == nullptr || StageComplete(side.fine));
 }
 
@@ -177,8 +185,9 @@ bool CacheFits(const DecodeAttentionShape& shape, const SequenceCache& cache,
   return compact.num_kv_heads == shape.num_kv_heads && compact.head_dim == shape.head_dim &&
          compact.window_len > 0 && compact.prefix_len() > 0 &&
          compact.num_anchors >= compact.window_len && compact.num_anchors <= kMaxCompactAnchors &&
-         (compact.num_anchors == compact.window_len || compact.anchor_pos != nullptr) &&
-         SideComplete(compact.key) && SideComplete(compact.value) &&
+         compact.num_pins >= 0 && compact.num_pins <= compact.num_anchors - compact.window_len &&
+         compact.num_pins <= compact.prefix_len() && compact.pair_order != nullptr &&
+         compact.key_gain != nullptr && SideComplete(compact.key) && SideComplete(compact.value) &&
          rope.head_dim == shape.head_dim && rope.num_positions >= compact.seq_len;
 }
 
@@ -230,6 +239,7 @@ class SplitAttention {
     rows.out = state_.out + first * g_.head_dim;
     rows.q_tile = scratch_.q_tile;
     rows.q_rotated = scratch_.q_rotated + first * 4 * g_.quarter;
+    rows.q_spread = scratch_.q_spread + first * 4 * g_.quarter;
     rows.bins = scratch_.bins + first * num_anchors;
     rows.residual = scratch_.residual + first * 4 * g_.quarter;
     return rows;
@@ -276,28 +286,34 @@ class SplitAttention {
 
   CompactHead PrepareHead(const CompactCacheView& cache, int head) const {
     const int k = cache.num_anchors;
-    const int64_t anchors = int64_t{head} * k * g_.head_dim;
-    kernels_.load_halves(k, g_.head_dim, cache.key.anchor + anchors, scratch_.key_anchors);
-    LoadInverseNorms(cache.key.anchor + anchors, k, scratch_.key_inverse_norms);
-    LoadInverseNorms(cache.value.anchor + anchors, k, scratch_.value_inverse_norms);
+    LoadAnchors(cache.key, head, k, scratch_.stored_keys, scratch_.key_inverse_norms);
+    LoadAnchors(cache.value, head, k, scratch_.value_anchors, scratch_.value_inverse_norms);
+    kernels_.load_halves(k, g_.head_dim, scratch_.stored_keys, scratch_.key_anchors);
     LoadOffsets(rope_.cos, scratch_.cos);
     LoadOffsets(rope_.sin, scratch_.sin);
     const int64_t rows = g_.padded_rows();
     std::fill(scratch_.bins, scratch_.bins + rows * k, 0.0f);
     std::fill(scratch_.residual, scratch_.residual + rows * 4 * g_.quarter, 0.0f);
     std::fill(scratch_.q_tile, scratch_.q_tile + kRowBlock * 2 * g_.half, 0.0f);
-    for (int r = 0; r < g_.group; ++r) RotateQuery(r);
+    const int64_t pairs = g_.head_dim / 2;
+    const KeyCode code = {g_.head_dim, cache.pair_order + head * pairs, cache.key_gain + 2 * head};
+    for (int r = 0; r < g_.group; ++r) TurnQuery(code, r);
 
     CompactHead shared;
     shared.num_anchors = k;
     shared.key_anchors = scratch_.key_anchors;
-    shared.value_anchors = cache.value.anchor + anchors;
+    shared.value_anchors = scratch_.value_anchors;
     shared.cos = scratch_.cos;
     shared.sin = scratch_.sin;
     return shared;
   }
 
-  void LoadInverseNorms(const Bf16* anchors, int count, float* inverse_norms) const {
+  // The anchors of a head, and 1 / |anchor| of each.
+  void LoadAnchors(const CompactSide& side, int head, int count, Bf16* anchors,
+                   float* inverse_norms) const {
+    const int64_t first = int64_t{head} * count;
+    DecodeAnchors(count, g_.head_dim, side.anchor + first * g_.head_dim,
+                  side.anchor_exponent + first, anchors);
     for (int a = 0; a < count; ++a) {
       inverse_norms[a] = InverseNorm(anchors + int64_t{a} * g_.head_dim, g_.head_dim);
     }
@@ -313,15 +329,21 @@ class SplitAttention {
     }
   }
 
-  // q_rotated[r] = U q, its quarters apart.
-  void RotateQuery(int r) const {
-    float rotated[kMaxHeadDim];
-    std::memcpy(rotated, scratch_.q + int64_t{r} * g_.head_dim, g_.head_dim * sizeof(float));
-    RotateResidual(g_.head_dim, rotated);
+  // q_rotated[r] = U q and q_spread[r] = M T q.
+  void TurnQuery(const KeyCode& code, int r) const {
+    const float* q = scratch_.q + int64_t{r} * g_.head_dim;
+    float turned[kMaxHeadDim];
+    std::memcpy(turned, q, g_.head_dim * sizeof(float));
+    RotateResidual(g_.head_dim, turned);
+    StoreQuarters(turned, scratch_.q_rotated + int64_t{r} * 4 * g_.quarter);
+    SpreadQuery(code, q, turned);
+    StoreQuarters(turned, scratch_.q_spread + int64_t{r} * 4 * g_.quarter);
+  }
+
+  void StoreQuarters(const float* x, float* out) const {
     const int quarter = g_.head_dim / 4;
-    float* out = scratch_.q_rotated + int64_t{r} * 4 * g_.quarter;
     for (int plane = 0; plane < 4; ++plane, out += g_.quarter) {
-      std::memcpy(out, rotated + plane * quarter, static_cast<size_t>(quarter) * sizeof(float));
+      std::memcpy(out, x + plane * quarter, static_cast<size_t>(quarter) * sizeof(float));
       std::fill(out + quarter, out + g_.quarter, 0.0f);
     }
   }
@@ -351,7 +373,7 @@ class SplitAttention {
               tile.value_gamma);
     LoadResiduals(cache, cache.key, head, first, tile.key_residuals);
     LoadResiduals(cache, cache.value, head, first, tile.value_residuals);
-    PlaceAnchors(cache, head, first, tile);
+    PlaceAnchors(cache, first, tile);
   }
 
   // Anchor indices and gammas of the tile's prefix positions.
@@ -383,23 +405,17 @@ class SplitAttention {
     return {stage.mask[word], stage.codes + slot * (g_.head_dim / 4), stage.scale + slot};
   }
 
-  // Exact positions: selected anchors, and the window, which stands last among the anchors.
-  void PlaceAnchors(const CompactCacheView& cache, int head, int64_t first,
-                    CompactTile& tile) const {
-    const auto place = [&](int64_t position, int anchor) {
-      const int t = static_cast<int>(position - first);
+  // Exact positions: the pinned ones, and the window, which stands last among the anchors.
+  static void PlaceAnchors(const CompactCacheView& cache, int64_t first, CompactTile& tile) {
+    const auto place = [&](int64_t position, int64_t anchor) {
+      const auto t = static_cast<int>(position - first);
       tile.key_anchor[t] = tile.value_anchor[t] = static_cast<uint16_t>(anchor);
       tile.key_gamma[t] = tile.value_gamma[t] = 1.0f;
     };
-    const int selected = cache.num_anchors - cache.window_len;
     const int64_t end = first + tile.count;
-    const uint32_t* positions = cache.anchor_pos + int64_t{head} * selected;
-    const uint32_t* next = std::lower_bound(positions, positions + selected, first);
-    for (; next != positions + selected && *next < end; ++next) {
-      place(*next, static_cast<int>(next - positions));
-    }
+    for (int64_t t = first; t < std::min<int64_t>(end, cache.num_pins); ++t) place(t, t);
     for (int64_t t = std::max(first, cache.prefix_len()); t < end; ++t) {
-      place(t, selected + static_cast<int>(t - cache.prefix_len()));
+      place(t, cache.num_anchors - (cache.seq_len - t));
     }
   }
 

@@ -48,18 +48,7 @@ void HadamardBlocks(int dim, float* x) {
   }
 }
 
-// One code per byte -> four per byte, and back. Planar byte b takes coordinates b + i dim / 4.
-void PackCodes(int dim, const uint8_t* codes, CodePacking packing, uint8_t* packed) {
-  const int bytes = dim / 4;
-  const int in_byte = packing == CodePacking::kLinear ? 1 : bytes;
-  const int next_byte = packing == CodePacking::kLinear ? 4 : 1;
-  for (int b = 0; b < bytes; ++b) {
-    const uint8_t* first = codes + b * next_byte;
-    packed[b] = static_cast<uint8_t>(first[0] | first[in_byte] << 2 | first[2 * in_byte] << 4 |
-                                     first[3 * in_byte] << 6);
-  }
-}
-
+// Four codes a byte -> one.
 void UnpackCodes(int dim, const uint8_t* packed, CodePacking packing, uint8_t* codes) {
   const int bytes = dim / 4;
   const int in_byte = packing == CodePacking::kLinear ? 1 : bytes;
@@ -187,6 +176,17 @@ void UnrotateResidual(int dim, float* x) {
   HadamardBlocks(dim, x);
   const float norm = 1.0f / std::sqrt(static_cast<float>(BlockSize(dim)));
   for (int i = 0; i < dim; ++i) x[i] *= norm * kSigns[i];
+}
+
+void PackCodes(int dim, const uint8_t* codes, CodePacking packing, uint8_t* packed) {
+  const int bytes = dim / 4;
+  const int in_byte = packing == CodePacking::kLinear ? 1 : bytes;
+  const int next_byte = packing == CodePacking::kLinear ? 4 : 1;
+  for (int b = 0; b < bytes; ++b) {
+    const uint8_t* first = codes + b * next_byte;
+    packed[b] = static_cast<uint8_t>(first[0] | first[in_byte] << 2 | first[2 * in_byte] << 4 |
+                                     first[3 * in_byte] << 6);
+  }
 }
 
 float EncodeResidual(int dim, const float* z, CodePacking packing, bool scale_bf16,

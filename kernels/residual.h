@@ -21,6 +21,9 @@ enum class CodePacking : uint8_t { kLinear, kPlanar };
 void RotateResidual(int dim, float* x);
 void UnrotateResidual(int dim, float* x);
 
+// One code a byte -> four.  codes [dim] 0..3; packed [dim / 4]
+void PackCodes(int dim, const uint8_t* codes, CodePacking packing, uint8_t* packed);
+
 // The sign s[i] in {-1, +1} of coordinate i.
 float ResidualSign(int i);
 

@@ -22,7 +22,8 @@ struct LayerKv {
 };
 
 // Temporaries of a compression, kept between layers: at most 18 H (P + 16) bytes of scalars beside
-// the layer's own output (a utility and an energy for each position and side, and blocks of both).
+// the layer's own output (a utility and an energy for each position and side, and blocks of both),
+// the anchors and the rows that they are fitted to.
 // Grows to what WorkspaceBytes says and is counted by the accountant.
 class Workspace {
  public:

@@ -19,12 +19,14 @@ kernels::ResidualStage MapStage(const LayerPlan& plan, std::span<const std::byte
 }
 
 kernels::CompactSide MapSide(const LayerPlan& plan, std::span<const std::byte> region, Side side) {
-  return {TensorSpan<const kernels::Bf16>(plan, region, side, "anchor_k", "anchor_v").data(),
-          TensorSpan<const uint8_t>(plan, region, side, "idx_k", "idx_v").data(),
-          TensorSpan<const uint8_t>(plan, region, side, "proj_k", "proj_v").data(),
-          TensorSpan<const float>(plan, region, side, "proj_level_k", "proj_level_v").data(),
-          MapStage(plan, region, side, Stage::kCoarse),
-          MapStage(plan, region, side, Stage::kFine)};
+  return {
+      TensorSpan<const int8_t>(plan, region, side, "anchor_k", "anchor_v").data(),
+      TensorSpan<const int8_t>(plan, region, side, "anchor_exponent_k", "anchor_exponent_v").data(),
+      TensorSpan<const uint8_t>(plan, region, side, "idx_k", "idx_v").data(),
+      TensorSpan<const uint8_t>(plan, region, side, "proj_k", "proj_v").data(),
+      TensorSpan<const float>(plan, region, side, "proj_level_k", "proj_level_v").data(),
+      MapStage(plan, region, side, Stage::kCoarse),
+      MapStage(plan, region, side, Stage::kFine)};
 }
 
 }  // namespace
@@ -58,7 +60,9 @@ absl::StatusOr<kernels::SequenceCache> MapLayer(const LayerPlan& plan,
   cache.compact.seq_len = plan.seq_len;
   cache.compact.num_anchors = static_cast<int>(plan.num_anchors);
   cache.compact.window_len = static_cast<int>(plan.window_len);
-  cache.compact.anchor_pos = TensorSpan<const uint32_t>(plan, region, "anchor_pos").data();
+  cache.compact.num_pins = static_cast<int>(plan.num_pins);
+  cache.compact.pair_order = TensorSpan<const uint8_t>(plan, region, "pair_order_k").data();
+  cache.compact.key_gain = TensorSpan<const float>(plan, region, "key_gain_k").data();
   cache.compact.key = MapSide(plan, region, Side::kKey);
   cache.compact.value = MapSide(plan, region, Side::kValue);
   return cache;

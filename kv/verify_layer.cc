@@ -1,10 +1,13 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <span>
+#include <vector>
 
 #include "common/status.h"
 #include "common/status_macros.h"
+#include "kernels/anchor_code.h"
 #include "kernels/types.h"
 #include "kv/layer_cache.h"
 #include "kv/layouts/compact.h"
@@ -36,16 +39,17 @@ class Verifier {
   }
 
   absl::Status Compact() const {
-    RETURN_IF_ERROR(Positions<uint32_t>());
+    RETURN_IF_ERROR(PairOrder("pair_order_k"));
+    RETURN_IF_ERROR(Gains("key_gain_k"));
     for (const Side side : kSides) {
-      RETURN_IF_ERROR(AllFinite(Name(side, "anchor_k", "anchor_v")));
+      RETURN_IF_ERROR(AnchorExponents(Name(side, "anchor_exponent_k", "anchor_exponent_v")));
       RETURN_IF_ERROR(FiniteLevels(Name(side, "proj_level_k", "proj_level_v")));
       RETURN_IF_ERROR(AllScales<kernels::Bf16>(Name(side, "scale_k", "scale_v")));
       const auto idx = Tensor<uint8_t>(Name(side, "idx_k", "idx_v"));
-      RETURN_IF_ERROR(Indices<uint32_t>(side, [&](int64_t head, int64_t position) {
+      RETURN_IF_ERROR(Indices(side, [&](int64_t head, int64_t position) {
         return CompactIndex(plan_, idx, head, position);
       }));
-      RETURN_IF_ERROR(Slots<uint32_t>(side));
+      RETURN_IF_ERROR(Slots(side));
       if (plan_.Find(NamesOf(side, Stage::kFine).mask) == nullptr) continue;
       RETURN_IF_ERROR(AllScales<kernels::Bf16>(NamesOf(side, Stage::kFine).scale));
       RETURN_IF_ERROR(FineSlots(side));
@@ -54,17 +58,18 @@ class Verifier {
   }
 
   absl::Status Paper() const {
-    RETURN_IF_ERROR(Positions<int64_t>());
+    RETURN_IF_ERROR(
+        Ascending<int64_t>("anchor_pos", plan_.num_anchors - plan_.window_len, plan_.prefix_len()));
     RETURN_IF_ERROR(TokenPositions());
     for (const Side side : kSides) {
       RETURN_IF_ERROR(AllFinite(Name(side, "anchor_k", "anchor_v")));
       RETURN_IF_ERROR(AllFinite(Name(side, "gamma_k", "gamma_v")));
       RETURN_IF_ERROR(AllScales<float>(Name(side, "scale_k", "scale_v")));
       const auto idx = Tensor<uint16_t>(Name(side, "idx_k", "idx_v"));
-      RETURN_IF_ERROR(Indices<int64_t>(side, [&](int64_t head, int64_t position) {
+      RETURN_IF_ERROR(Indices(side, [&](int64_t head, int64_t position) {
         return idx[head * plan_.prefix_len() + position];
       }));
-      RETURN_IF_ERROR(Slots<int64_t>(side));
+      RETURN_IF_ERROR(Slots(side));
     }
     return SlotPositions();
   }
@@ -79,10 +84,17 @@ class Verifier {
     return TensorSpan<const T>(plan_, region_, name);
   }
 
-  template <typename Position>
-  std::span<const Position> HeadPositions(int64_t head) const {
-    const auto selected = static_cast<size_t>(plan_.num_anchors - plan_.window_len);
-    return Tensor<Position>("anchor_pos").subspan(static_cast<size_t>(head) * selected, selected);
+  // The prefix positions whose row is an anchor, in the order of the anchors.
+  std::vector<int64_t> AnchorPositions(int64_t head) const {
+    if (plan_.layout == Layout::kPaper) {
+      const auto selected = static_cast<size_t>(plan_.num_anchors - plan_.window_len);
+      const auto all = Tensor<int64_t>("anchor_pos");
+      const auto of_head = all.subspan(static_cast<size_t>(head) * selected, selected);
+      return {of_head.begin(), of_head.end()};
+    }
+    std::vector<int64_t> pins(static_cast<size_t>(plan_.num_pins));
+    std::iota(pins.begin(), pins.end(), 0);
+    return pins;
   }
 
   absl::Status AllFinite(const char* name) const {
@@ -105,6 +117,18 @@ class Verifier {
     return absl::OkStatus();
   }
 
+  absl::Status AnchorExponents(const char* name) const {
+    const std::span<const int8_t> exponents = Tensor<int8_t>(name);
+    for (size_t i = 0; i < exponents.size(); ++i) {
+      if (exponents[i] >= kernels::kLeastAnchorExponent &&
+          exponents[i] <= kernels::kMostAnchorExponent) {
+        continue;
+      }
+      return DataLoss("%s: an exponent of %d at element %d", name, exponents[i], i);
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status FiniteLevels(const char* name) const {
     const std::span<const float> levels = Tensor<float>(name);
     for (size_t i = 0; i < levels.size(); ++i) {
@@ -114,12 +138,6 @@ class Verifier {
   }
 
   // Anchors: strictly ascending and inside the prefix.
-  template <typename Position>
-  absl::Status Positions() const {
-    return Ascending<Position>("anchor_pos", plan_.num_anchors - plan_.window_len,
-                               plan_.prefix_len());
-  }
-
   // Tensor `name` [H, per_head] has positions of [0, end), strictly ascending in each head.
   template <typename Position>
   absl::Status Ascending(const char* name, int64_t per_head, int64_t end) const {
@@ -139,7 +157,7 @@ class Verifier {
   }
 
   // Below k, and an anchor points at itself.
-  template <typename Position, typename IndexOf>
+  template <typename IndexOf>
   absl::Status Indices(Side side, const IndexOf& index_of) const {
     const char* name = Name(side, "idx_k", "idx_v");
     for (int64_t head = 0; head < plan_.num_kv_heads; ++head) {
@@ -151,12 +169,36 @@ class Verifier {
         }
       }
       int64_t anchor = 0;
-      for (const Position position : HeadPositions<Position>(head)) {
+      for (const int64_t position : AnchorPositions(head)) {
         if (index_of(head, position) != anchor) {
           return DataLoss("%s: head %d, anchor %d does not point at itself", name, head, anchor);
         }
         ++anchor;
       }
+    }
+    return absl::OkStatus();
+  }
+
+  // A permutation of the pairs in each head.
+  absl::Status PairOrder(const char* name) const {
+    const std::span<const uint8_t> order = Tensor<uint8_t>(name);
+    const auto pairs = static_cast<size_t>(plan_.head_dim / 2);
+    for (size_t at = 0; at < order.size(); at += pairs) {
+      std::vector<bool> seen(pairs);
+      for (const uint8_t pair : order.subspan(at, pairs)) {
+        if (pair >= pairs || seen[pair]) {
+          return DataLoss("%s: head %d has pair %d of %d where it does not belong", name,
+                          at / pairs, int{pair}, pairs);
+        }
+        seen[pair] = true;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Gains(const char* name) const {
+    for (const float gain : Tensor<float>(name)) {
+      if (!IsScale(gain)) return DataLoss("%s: a gain of %g", name, gain);
     }
     return absl::OkStatus();
   }
@@ -204,15 +246,14 @@ class Verifier {
   }
 
   // The counts, and anchors have no slot.
-  template <typename Position>
   absl::Status Slots(Side side) const {
     RETURN_IF_ERROR(Counts(side, Stage::kCoarse));
     const SlotIndex slots = MapSlots(plan_, region_, side);
     for (int64_t head = 0; head < plan_.num_kv_heads; ++head) {
-      for (const Position position : HeadPositions<Position>(head)) {
+      for (const int64_t position : AnchorPositions(head)) {
         if (slots.SlotOf(head, position) >= 0) {
           return DataLoss("%s: head %d has a slot for the anchor at position %d",
-                          Name(side, "mask_k", "mask_v"), head, int64_t{position});
+                          Name(side, "mask_k", "mask_v"), head, position);
         }
       }
     }

@@ -60,13 +60,16 @@ ArrayType TypeOf(const kv::LayerPlan& plan, std::string_view name) {
       {"v", {kBf16, {heads, plan.seq_len, plan.head_dim}}},
       {"retained", {kBf16, {heads, plan.num_retained, plan.head_dim}}},
       {"retained_pos", {"<u4", {heads, plan.num_retained}}},
-      {"anchor", {kBf16, {heads, plan.num_anchors, plan.head_dim}}},
-      {"anchor_pos", {paper ? "<i8" : "<u4", {heads, selected}}},
+      {"anchor", {paper ? kBf16 : "|i1", {heads, plan.num_anchors, plan.head_dim}}},
+      {"anchor_exponent", {"|i1", {heads, plan.num_anchors}}},
+      {"anchor_pos", {"<i8", {heads, selected}}},
       {"idx", paper
                   ? ArrayType{"<u2", per_position}
                   : ArrayType{"|u1", {heads, index_groups, kernels::IndexBits(plan.num_anchors)}}},
       {"proj", {"|u1", {heads, kernels::ProjectionRowBytes(plan.prefix_len())}}},
       {"proj_level", {"<f4", {heads, kernels::kNumProjectionLevels}}},
+      {"pair_order", {"|u1", {heads, plan.head_dim / 2}}},
+      {"key_gain", {"<f4", {heads, 2}}},
       {"gamma", {kBf16, per_position}},
       {"mask", {"<u8", per_word}},
       {"prefix", {"<u4", per_word}},

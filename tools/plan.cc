@@ -144,6 +144,7 @@ Json LayerJson(const kv::LayerPlan& layer) {
           {"ratio", Ratio(layer.full_bytes, layer.bytes)},
           {"retained", layer.num_retained},
           {"pinned", layer.num_pins},
+          {"fitted", layer.num_fitted},
           {"scored", layer.num_scored},
           {"uniform", layer.num_uniform},
           {"window", layer.window_len},
@@ -204,10 +205,16 @@ void PrintAnchors(const kv::LayerPlan& layer) {
               static_cast<long long>(layer.value_slots),
               static_cast<long long>(layer.key_fine_slots),
               static_cast<long long>(layer.value_fine_slots));
-  std::printf("  %lld anchors per head: %lld pinned, %lld by score, %lld uniform, window %lld\n",
-              static_cast<long long>(layer.num_anchors), static_cast<long long>(layer.num_pins),
-              static_cast<long long>(layer.num_scored), static_cast<long long>(layer.num_uniform),
-              static_cast<long long>(layer.window_len));
+  if (layer.layout == kv::Layout::kCompact) {
+    std::printf("  %lld anchors per head: %lld pinned, %lld fitted, window %lld\n",
+                static_cast<long long>(layer.num_anchors), static_cast<long long>(layer.num_pins),
+                static_cast<long long>(layer.num_fitted), static_cast<long long>(layer.window_len));
+  } else {
+    std::printf("  %lld anchors per head: %lld by score, %lld uniform, window %lld\n",
+                static_cast<long long>(layer.num_anchors), static_cast<long long>(layer.num_scored),
+                static_cast<long long>(layer.num_uniform),
+                static_cast<long long>(layer.window_len));
+  }
 }
 
 void PrintRetained(const kv::LayerPlan& layer) {

@@ -15,6 +15,8 @@
 #include "eval/ablation/coded_residual.h"
 #include "kernels/anchor.h"
 #include "kv/compressors/check_layer.h"
+#include "kv/compressors/fit_anchors.h"
+#include "kv/compressors/fit_key_code.h"
 #include "kv/compressors/pool_utilities.h"
 #include "kv/compressors/select_anchors.h"
 #include "kv/compressors/select_slots.h"
@@ -90,13 +92,13 @@ class Ablater {
         plan_(plan),
         options_(options),
         ablation_(ablation),
-        region_(region),
         writer_(kv::MakeLayoutWriter(plan, region, layer.rope, kernels::CodePacking::kPlanar)),
         stream_(stream) {}
 
   absl::StatusOr<AblatedLayer> Run() {
-    RETURN_IF_ERROR(SelectAnchors());
+    RETURN_IF_ERROR(MakeAnchors());
     for (const Side side : kSides) RETURN_IF_ERROR(Assign(side));
+    FitKeyCodes();
     RETURN_IF_ERROR(RankPositions());
     AblatedLayer result;
     for (std::vector<uint8_t>& codes : result.codes) codes.resize(NumPositions());
@@ -119,28 +121,59 @@ class Ablater {
 
   // ---- Step 1 ----
 
-  absl::Status SelectAnchors() {
+  absl::Status MakeAnchors() {
     scores_.resize(NumPositions());
     RETURN_IF_ERROR(
         Kernel(kernels::ScorePrefix(layer_.kv, observed_, layer_.rope, Window(),
                                     static_cast<int>(options_.pool_width), scores_.data(), stream_),
                "scoring"));
-    for (int64_t head = 0; head < plan_.num_kv_heads; ++head) {
-      anchors_.push_back(kv::SelectAnchors(plan_, layer_.layer, head, options_.seed,
-                                           OfHead(std::span<const float>(scores_), head)));
-      writer_->StorePositions(head, anchors_.back());
-      for (const Side side : kSides) CopyAnchors(side, head);
+    for (const Side side : kSides) {
+      stored_anchors_[Index(side)].resize(
+          static_cast<size_t>(plan_.num_kv_heads * plan_.num_anchors * plan_.head_dim));
+      for (int64_t head = 0; head < plan_.num_kv_heads; ++head) {
+        RETURN_IF_ERROR(MakeAnchorsOf(side, head));
+      }
     }
     return absl::OkStatus();
   }
 
-  void CopyAnchors(Side side, int64_t head) {
-    const auto stored = kv::TensorSpan<Bf16>(plan_, region_, side, "anchor_k", "anchor_v");
-    Bf16* out = stored.data() + head * plan_.num_anchors * plan_.head_dim;
-    for (const uint32_t position : anchors_[head]) {
-      out = std::copy_n(Row(side, head, position), plan_.head_dim, out);
+  absl::Status MakeAnchorsOf(Side side, int64_t head) {
+    const int64_t dim = plan_.head_dim;
+    const std::span<Bf16> anchors(
+        kv::AnchorRow(plan_, std::span(stored_anchors_[Index(side)]), head, 0),
+        static_cast<size_t>(plan_.num_anchors * dim));
+    std::copy_n(Row(side, head, 0), plan_.num_pins * dim, anchors.begin());
+    std::copy_n(Row(side, head, plan_.prefix_len()), plan_.window_len * dim,
+                anchors.end() - plan_.window_len * dim);
+    if (ablation_.anchors == Anchors::kFitted) {
+      RETURN_IF_ERROR(Fit(side, head, anchors));
+    } else {
+      auto out = anchors.begin();
+      for (const uint32_t position : AnchorRows(head)) {
+        out = std::copy_n(Row(side, head, position), dim, out);
+      }
     }
-    std::copy_n(Row(side, head, plan_.prefix_len()), plan_.window_len * plan_.head_dim, out);
+    writer_->StoreAnchors(side, head, anchors);
+    return absl::OkStatus();
+  }
+
+  absl::Status Fit(Side side, int64_t head, std::span<Bf16> anchors) {
+    const auto num_rows = static_cast<size_t>(kv::NumFitRows(plan_));
+    std::vector<Bf16> rows(num_rows * static_cast<size_t>(plan_.head_dim));
+    std::vector<uint16_t> idx(num_rows);
+    std::vector<float> proj(num_rows);
+    return Kernel(kv::FitAnchors(plan_, Row(side, head, 0), anchors, {rows, idx, proj}, stream_),
+                  "fitting anchors");
+  }
+
+  // The pinned positions, and as many others as there would be fitted anchors.
+  std::vector<uint32_t> AnchorRows(int64_t head) const {
+    kv::LayerPlan plan = plan_;
+    const int64_t rho = ablation_.anchors == Anchors::kScoredRows ? kv::kPpm : options_.rho_ppm;
+    plan.num_scored = plan.num_fitted * rho / kv::kPpm;
+    plan.num_uniform = plan.num_fitted - plan.num_scored;
+    return kv::SelectAnchors(plan, layer_.layer, head, options_.seed,
+                             OfHead(std::span<const float>(scores_), head));
   }
 
   // ---- Step 2 ----
@@ -163,6 +196,17 @@ class Ablater {
     return absl::OkStatus();
   }
 
+  void FitKeyCodes() {
+    for (int64_t head = 0; head < plan_.num_kv_heads; ++head) {
+      std::vector<double> residuals(static_cast<size_t>(plan_.head_dim / 2));
+      for (int64_t position = 0; position < plan_.prefix_len(); ++position) {
+        kv::AddPairEnergies(Residual(Side::kKey, head, position), residuals);
+      }
+      const auto queries = kv::QueryEnergies(observed_, static_cast<int>(plan_.num_kv_heads), head);
+      key_codes_.push_back(kv::FitKeyCode(residuals, plan_.prefix_len(), queries));
+    }
+  }
+
   // ---- Step 3 ----
 
   absl::Status RankPositions() {
@@ -176,9 +220,8 @@ class Ablater {
     }
     for (Projected& projected : projected_) {
       for (int64_t head = 0; head < plan_.num_kv_heads; ++head) {
-        for (const uint32_t anchor : anchors_[head]) {
-          OfHead(std::span(projected.rank), head)[anchor] = kv::kNoSlot;
-        }
+        const std::span<float> rank = OfHead(std::span(projected.rank), head);
+        std::fill_n(rank.begin(), plan_.num_pins, kv::kNoSlot);
       }
     }
     return absl::OkStatus();
@@ -365,23 +408,23 @@ class Ablater {
     return false;
   }
 
-  // The projection, or the row itself where it is exact, and what is left of its residual. False
-  // when a scale is not finite.
+  // The projection, the anchor of a window row, or the row itself where it is exact, and what is
+  // left of its residual. False when a scale is not finite.
   bool RebuildRow(Side side, int64_t head, int64_t position, int num_codes,
                   std::span<float> row) const {
-    const bool exact = position >= plan_.prefix_len() || IsExact(side, num_codes);
-    if (exact) {
-      std::transform(Row(side, head, position), Row(side, head, position) + plan_.head_dim,
-                     row.begin(), ToFloat);
-    } else {
-      const auto [gamma, anchor] = ProjectionOf(side, head, position);
-      for (int64_t d = 0; d < plan_.head_dim; ++d) row[d] = gamma * ToFloat(anchor[d]);
-    }
+    const bool exact = IsExact(side, num_codes);
+    const auto [gamma, base] =
+        exact ? std::pair(1.0f, Row(side, head, position)) : ProjectionOf(side, head, position);
+    for (int64_t d = 0; d < plan_.head_dim; ++d) row[d] = gamma * ToFloat(base[d]);
     if (side == Side::kKey) kv::RotateRow(layer_.rope, position, row.data());
     if (exact || num_codes == 0) return true;
 
     std::vector<float> residual = Residual(side, head, position);
     if (side == Side::kKey) kv::RotateRow(layer_.rope, position, residual.data());
+    const bool as_served = ablation_.code == ResidualCode::kLeastSquares;
+    if (side == Side::kKey && num_codes == 1 && as_served) {
+      return AddCodedKey(key_codes_[head].view(), residual, row);
+    }
     return AddCodedResidual(ablation_.code, num_codes, residual, row);
   }
 
@@ -405,11 +448,13 @@ class Ablater {
   }
 
   const Bf16* AnchorOf(Side side, int64_t head, int64_t anchor) const {
-    const auto stored = kv::TensorSpan<const Bf16>(plan_, region_, side, "anchor_k", "anchor_v");
-    return kv::AnchorRow(plan_, stored, head, anchor);
+    return kv::AnchorRow(plan_, std::span(stored_anchors_[Index(side)]), head, anchor);
   }
 
   std::pair<float, const Bf16*> ProjectionOf(Side side, int64_t head, int64_t position) const {
+    if (position >= plan_.prefix_len()) {
+      return {1.0f, AnchorOf(side, head, plan_.num_anchors - (plan_.seq_len - position))};
+    }
     const Projected& projected = projected_[Index(side)];
     const int64_t at = head * plan_.prefix_len() + position;
     return {projected.gamma[at], AnchorOf(side, head, projected.idx[at])};
@@ -436,12 +481,12 @@ class Ablater {
   const kv::LayerPlan& plan_;
   const kv::PlanOptions& options_;
   const Ablation& ablation_;
-  std::span<std::byte> region_;
   std::unique_ptr<kv::LayoutWriter> writer_;
   kernels::Stream& stream_;
-  std::vector<float> scores_;                   // [H, P]
-  std::vector<std::vector<uint32_t>> anchors_;  // [H][k - W] selected, ascending
-  std::array<Projected, 2> projected_;          // of K and V
+  std::vector<float> scores_;                        // [H, P]
+  std::array<std::vector<Bf16>, 2> stored_anchors_;  // of K and V, [H, k, D] as decoded
+  std::array<Projected, 2> projected_;
+  std::vector<kv::FittedKeyCode> key_codes_;  // [H]
 };
 
 }  // namespace

@@ -22,8 +22,10 @@ constexpr AblationName kNames[] = {
      [](Ablation& a) { a.rank_by = RankBy::kRandom; }},
     {"unpooled-utility", "residuals go to single positions by their utility", "pooling",
      [](Ablation& a) { a.unpooled_utility = true; }},
-    {"scored-anchors", "all anchors by attention, none at random", "anchors",
-     [](Ablation& a) { a.scored_anchors = true; }},
+    {"row-anchors", "anchors are rows of the prefix, by attention and some at random", "anchors",
+     [](Ablation& a) { a.anchors = Anchors::kRows; }},
+    {"scored-anchors", "anchors are rows of the prefix, all by attention", "anchors",
+     [](Ablation& a) { a.anchors = Anchors::kScoredRows; }},
     {"no-sinks", "the first positions are not pinned", "sinks",
      [](Ablation& a) { a.no_sinks = true; }},
     {"equal-heads", "the same number of residuals in each head", "heads",
@@ -38,6 +40,8 @@ constexpr AblationName kNames[] = {
      [](Ablation& a) { a.no_residuals = true; }},
     {"naive-2bit", "residuals in four even levels, not rotated", "code",
      [](Ablation& a) { a.code = ResidualCode::kMinMax; }},
+    {"even-bits", "keys have as many bits for each coordinate", "code",
+     [](Ablation& a) { a.code = ResidualCode::kEvenBits; }},
     {"scale-rms", "residuals scaled by their root mean square", "code",
      [](Ablation& a) { a.code = ResidualCode::kRms; }},
     {"scale-absmax", "residuals scaled by their largest magnitude", "code",
@@ -74,7 +78,6 @@ absl::StatusOr<const AblationName*> Find(std::string_view name) {
 
 kv::PlanOptions PlanOf(const Ablation& ablation, const kv::PlanOptions& served) {
   kv::PlanOptions options = served;
-  if (ablation.scored_anchors) options.rho_ppm = kv::kPpm;
   if (ablation.no_sinks) options.num_pins = 0;
   if (ablation.unpooled_utility) options.utility_pool_width = 1;
   if (ablation.one_code) options.fine_share_ppm = 0;

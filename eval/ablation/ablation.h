@@ -22,12 +22,21 @@ enum class RankBy : uint8_t {
 
 // What a residual's two bits a coordinate stand for.
 enum class ResidualCode : uint8_t {
-  kLeastSquares,  // rotated, Lloyd-Max levels, the best scale: what is served
+  kLeastSquares,  // rotated, Lloyd-Max levels, the best scale: what is served; keys have their bits
+                  // where they count (kernels/key_code.h)
+  kEvenBits,      // the same with as many bits for each coordinate of a key
   kRms,           // the same with the root mean square as its scale
   kAbsMax,        // with the largest magnitude: the paper's words taken literally
   kAbsMaxOuter,   // with the largest magnitude on the outer level
   kMinMax,        // not rotated; four even levels from the smallest to the largest coordinate. Two
                   // numbers beside the codes, so the same bytes buy fewer slots
+};
+
+// What the anchors between the first positions' and the window's are.
+enum class Anchors : uint8_t {
+  kFitted,      // lines that lie close to the prefix (kv/compressors/fit_anchors.h): what is served
+  kRows,        // rows of the prefix, by attention and some at random, as the paper has them
+  kScoredRows,  // rows of the prefix by attention alone
 };
 
 // What is given back exactly, for no bytes at all: what remains is the error of everything else.
@@ -44,13 +53,13 @@ struct Ablation {
   RankBy rank_by = RankBy::kUtility;
   ResidualCode code = ResidualCode::kLeastSquares;
   Exact exact = Exact::kNothing;
+  Anchors anchors = Anchors::kFitted;
   bool equal_heads = false;   // each head gets the same number of slots
   bool joint_sides = false;   // K and V compete for the slots; each gets a quarter at least
   bool no_residuals = false;  // slots stay empty; their bytes are paid for all the same
   bool after_rope = false;    // keys are projected after RoPE, not before
 
   // Those that only change the plan's options.
-  bool scored_anchors = false;    // rho = 1: no anchors at random
   bool no_sinks = false;          // no pinned anchors
   bool unpooled_utility = false;  // each position is ranked by its own utility alone
   bool one_code = false;          // no second codes while a position has none

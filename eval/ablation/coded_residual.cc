@@ -42,7 +42,7 @@ float NearestLevel(float x, float scale) {
 // out [D] is what the code of z [D] stands for.
 bool CodeLloydMax(ResidualCode code, std::span<const float> z, std::span<float> out) {
   const int dim = static_cast<int>(z.size());
-  if (code == ResidualCode::kLeastSquares) {
+  if (code == ResidualCode::kLeastSquares || code == ResidualCode::kEvenBits) {
     std::vector<uint8_t> codes(z.size() / 4);
     const float scale =
         kernels::EncodeResidual(dim, z.data(), kernels::CodePacking::kLinear, true, codes.data());
@@ -107,13 +107,25 @@ bool AddCodedResidual(ResidualCode code, int num_codes, std::span<float> residua
     return false;
   }
   Parts parts(static_cast<size_t>(num_codes), std::vector<float>(residual.size()));
-  const bool together = code == ResidualCode::kLeastSquares && num_codes == 2;
+  const bool together =
+      num_codes == 2 && (code == ResidualCode::kLeastSquares || code == ResidualCode::kEvenBits);
   if (!(together ? CodeTogether(residual, parts) : CodeInTurn(code, residual, parts))) return false;
   for (std::vector<float>& part : parts) {
     if (rotated) kernels::UnrotateResidual(dim, part.data());
     for (int d = 0; d < dim; ++d) row[d] += part[d];
   }
   return true;
+}
+
+bool AddCodedKey(const kernels::KeyCode& code, std::span<const float> residual,
+                 std::span<float> row) {
+  constexpr auto kPacking = kernels::CodePacking::kLinear;
+  std::vector<uint8_t> codes(residual.size() / 4);
+  std::vector<float> coded(residual.size());
+  const float scale = kernels::EncodeKey(code, residual.data(), kPacking, codes.data());
+  kernels::DecodeKey(code, codes.data(), scale, kPacking, coded.data());
+  for (size_t d = 0; d < row.size(); ++d) row[d] += coded[d];
+  return std::isfinite(scale);
 }
 
 }  // namespace anchorage::eval

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "eval/ablation/ablation.h"
+#include "kernels/key_code.h"
 
 namespace anchorage::eval {
 
@@ -16,5 +17,9 @@ int64_t SlotBytes(ResidualCode code, int64_t head_dim);
 // coordinate or a scale is not finite.
 bool AddCodedResidual(ResidualCode code, int num_codes, std::span<float> residual,
                       std::span<float> row);
+
+// The same of a key with one code as it is served: `residual` [D] is after RoPE.
+bool AddCodedKey(const kernels::KeyCode& code, std::span<const float> residual,
+                 std::span<float> row);
 
 }  // namespace anchorage::eval

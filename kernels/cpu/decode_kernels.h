@@ -27,6 +27,7 @@ struct RowBlock {
   // For the compact layout:
   float* q_tile = nullptr;           // [4, 2 half] q rotated back to the tile's first position
   const float* q_rotated = nullptr;  // [4, 4 quarter] U q
+  const float* q_spread = nullptr;   // [4, 4 quarter] what one code of a key meets (key_code.h)
   float* bins = nullptr;             // [num_anchors, 4] weight of each value anchor
   float* residual = nullptr;         // [4, 4 quarter] weighted value residuals, still rotated
 };

@@ -219,25 +219,29 @@ struct DecodeLoops {
     return bytes;
   }
 
+  // `twice`: the positions that have a second code too.
   template <int R>
-  static void AddKeyResiduals(const ResidualRun& run, const RowBlock& rows, TileScores& scores) {
+  static void AddKeyResiduals(const ResidualRun& run, uint64_t twice, const RowBlock& rows,
+                              TileScores& scores) {
     const int bytes = rows.head_dim / 4;
     const int quarter = PaddedQuarter(rows.head_dim);
     const uint8_t* codes = run.codes;
     const Bf16* scale = run.scale;
     for (uint64_t mask = run.mask; mask != 0; mask &= mask - 1, codes += bytes, ++scale) {
+      const int t = std::countr_zero(mask);
+      const float* queries = (twice >> t & 1) != 0 ? rows.q_rotated : rows.q_spread;
       V dots[kRowBlock] = {V::Zero(), V::Zero(), V::Zero(), V::Zero()};
       for (int b = 0; b < bytes; b += 8) {
         V levels[4];
         L::LoadLevels(LoadCodes(codes + b, bytes - b), levels);
         for (int r = 0; r < R; ++r) {
-          const float* q = rows.q_rotated + r * 4 * quarter + b;
+          const float* q = queries + r * 4 * quarter + b;
           for (int plane = 0; plane < 4; ++plane) {
             dots[r] = MulAdd(V::Load(q + plane * quarter), levels[plane], dots[r]);
           }
         }
       }
-      float* score = scores.at + std::countr_zero(mask) * kRowBlock;
+      float* score = scores.at + t * kRowBlock;
       MulAdd(L::SumRows(dots), V4::Set(ToFloat(*scale)), V4::Load(score)).Store(score);
     }
   }
@@ -305,7 +309,9 @@ struct DecodeLoops {
     TileScores scores;
     RotateQueriesBack(tile, rows);
     KeyScores<R>(head, tile, rows, scores);
-    for (const ResidualRun& run : tile.key_residuals) AddKeyResiduals<R>(run, rows, scores);
+    for (const ResidualRun& run : tile.key_residuals) {
+      AddKeyResiduals<R>(run, tile.key_residuals[1].mask, rows, scores);
+    }
     Softmax(tile.count, rows, head.num_anchors, scores);
     FillBins(tile, rows, scores);
     for (const ResidualRun& run : tile.value_residuals) AddValueResiduals(run, rows, scores);

@@ -4,10 +4,13 @@
 #include <bit>
 #include <cmath>
 
+#include "kernels/reference/key_code.h"
 #include "kernels/reference/residual.h"
 
 namespace anchorage::kernels::reference {
 namespace {
+
+enum class Side { kKey, kValue };
 
 void Rotate(const RopeView& rope, int64_t position, double* x) {
   const int half = rope.head_dim / 2;
@@ -21,6 +24,14 @@ void Rotate(const RopeView& rope, int64_t position, double* x) {
   }
 }
 
+// Coordinate d of an anchor of a head.
+double AnchorCoordinate(const CompactCacheView& cache, const CompactSide& side, int head,
+                        int anchor, int d) {
+  const int64_t row = int64_t{head} * cache.num_anchors + anchor;
+  return std::ldexp(double{static_cast<double>(side.anchor[row * cache.head_dim + d])},
+                    side.anchor_exponent[row]);
+}
+
 // The anchor of position t and its gamma.
 struct Link {
   int anchor;
@@ -30,33 +41,32 @@ Link LinkOf(const CompactCacheView& cache, const CompactSide& side, int head, in
   const int64_t prefix = cache.prefix_len();
   const int selected = cache.num_anchors - cache.window_len;
   if (t >= prefix) return {selected + static_cast<int>(t - prefix), 1.0};
-  const uint32_t* positions = cache.anchor_pos + int64_t{head} * selected;
-  const auto* found = std::find(positions, positions + selected, static_cast<uint32_t>(t));
-  if (found != positions + selected) return {static_cast<int>(found - positions), 1.0};
+  if (t < cache.num_pins) return {static_cast<int>(t), 1.0};
 
   const uint8_t* indices = side.idx + head * IndexRowBytes(prefix, cache.num_anchors);
   const uint8_t* codes = side.proj + head * ProjectionRowBytes(prefix);
   const int anchor = LoadIndex(indices, IndexBits(cache.num_anchors), t);
   double norm = 0.0;
   for (int d = 0; d < cache.head_dim; ++d) {
-    const double x =
-        ToFloat(side.anchor[(int64_t{head} * cache.num_anchors + anchor) * cache.head_dim + d]);
+    const double x = AnchorCoordinate(cache, side, head, anchor, d);
     norm += x * x;
   }
   const double proj = side.proj_level[head * kNumProjectionLevels + LoadProjection(codes, t)];
   return {anchor, norm > 0.0 ? proj / std::sqrt(norm) : 0.0};
 }
 
-// x += s U^T lev(c) where position t has a code.
-void AddStage(const CompactCacheView& cache, const ResidualStage& stage, int head, int64_t t,
-              double* x) {
-  if (t >= cache.prefix_len() || stage.mask == nullptr) return;
+// Slot of position t in a stage, or -1.
+int64_t SlotOf(const CompactCacheView& cache, const ResidualStage& stage, int head, int64_t t) {
+  if (t >= cache.prefix_len() || stage.mask == nullptr) return -1;
   const int64_t word = head * cache.num_words() + t / 64;
   const uint64_t bit = uint64_t{1} << (t % 64);
-  if ((stage.mask[word] & bit) == 0) return;
-  const int dim = cache.head_dim;
-  const int64_t slot = int64_t{stage.offset[head]} + stage.prefix[word] +
-                       std::popcount(stage.mask[word] & (bit - 1));
+  if ((stage.mask[word] & bit) == 0) return -1;
+  return int64_t{stage.offset[head]} + stage.prefix[word] +
+         std::popcount(stage.mask[word] & (bit - 1));
+}
+
+// x += s U^T lev(c).
+void AddCode(int dim, const ResidualStage& stage, int64_t slot, double* x) {
   std::vector<double> residual(dim);
   for (int i = 0; i < dim; ++i) {
     residual[i] = DecodeCoordinate(dim, stage.codes + slot * (dim / 4), ToFloat(stage.scale[slot]),
@@ -66,10 +76,28 @@ void AddStage(const CompactCacheView& cache, const ResidualStage& stage, int hea
   for (int i = 0; i < dim; ++i) x[i] += residual[i];
 }
 
-void AddResidual(const CompactCacheView& cache, const CompactSide& side, int head, int64_t t,
-                 double* x) {
-  AddStage(cache, side.coarse, head, t, x);
-  AddStage(cache, side.fine, head, t, x);
+// x += s T^T M^T lev(c).
+void AddKeyCode(const CompactCacheView& cache, int head, int64_t slot, double* x) {
+  const int dim = cache.head_dim;
+  const KeyCode code = {dim, cache.pair_order + int64_t{head} * dim / 2, cache.key_gain + 2 * head};
+  const ResidualStage& stage = cache.key.coarse;
+  std::vector<double> residual(dim);
+  DecodeKey(code, stage.codes + slot * (dim / 4), ToFloat(stage.scale[slot]), CodePacking::kPlanar,
+            residual.data());
+  for (int i = 0; i < dim; ++i) x[i] += residual[i];
+}
+
+void AddResidual(const CompactCacheView& cache, Side side, int head, int64_t t, double* x) {
+  const CompactSide& of_side = side == Side::kKey ? cache.key : cache.value;
+  const int64_t slot = SlotOf(cache, of_side.coarse, head, t);
+  const int64_t second = SlotOf(cache, of_side.fine, head, t);
+  if (slot < 0) return;
+  if (side == Side::kKey && second < 0) {
+    AddKeyCode(cache, head, slot, x);
+    return;
+  }
+  AddCode(cache.head_dim, of_side.coarse, slot, x);
+  if (second >= 0) AddCode(cache.head_dim, of_side.fine, second, x);
 }
 
 // One query's softmax attention, key by key.
@@ -121,14 +149,13 @@ RebuiltKv Rebuild(const CompactCacheView& cache, const RopeView& rope) {
       double* v = &rebuilt.v[(head * cache.seq_len + t) * dim];
       const Link key = LinkOf(cache, cache.key, head, t);
       const Link value = LinkOf(cache, cache.value, head, t);
-      const int64_t anchors = int64_t{head} * cache.num_anchors;
       for (int d = 0; d < dim; ++d) {
-        k[d] = key.gamma * ToFloat(cache.key.anchor[(anchors + key.anchor) * dim + d]);
-        v[d] = value.gamma * ToFloat(cache.value.anchor[(anchors + value.anchor) * dim + d]);
+        k[d] = key.gamma * AnchorCoordinate(cache, cache.key, head, key.anchor, d);
+        v[d] = value.gamma * AnchorCoordinate(cache, cache.value, head, value.anchor, d);
       }
       Rotate(rope, t, k);
-      AddResidual(cache, cache.key, head, t, k);
-      AddResidual(cache, cache.value, head, t, v);
+      AddResidual(cache, Side::kKey, head, t, k);
+      AddResidual(cache, Side::kValue, head, t, v);
     }
   }
   return rebuilt;

@@ -1,5 +1,5 @@
 // AnchorKV (arXiv 2608.02901): every position stays, most of them as a multiple of the nearest
-// exact anchor, the most useful ones with a residual of 2 or 4 bits. Fills the compact and the
+// anchor, the most useful ones with a residual of 2 or 4 bits. Fills the compact and the
 // paper layout.
 #pragma once
 

@@ -13,7 +13,6 @@ namespace anchorage::kv {
 // out [D]. Precondition: CheckLayer found the layer good, so D is at most 512.
 inline void StoreDenseKey(const LayerKv& layer, int64_t head, int64_t position,
                           kernels::Bf16* out) {
-  constexpr int64_t kMaxHeadDim = 512;
   const int64_t dim = layer.kv.head_dim;
   const kernels::Bf16* key = layer.kv.k + (head * layer.kv.capacity + position) * dim;
   std::array<float, kMaxHeadDim> row;

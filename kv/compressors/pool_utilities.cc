@@ -9,6 +9,8 @@ namespace anchorage::kv {
 namespace {
 
 constexpr double kOwnWeight = 4.0;
+constexpr double kNearWeight = 4.0;
+constexpr int64_t kNearWidth = 63;
 constexpr float kMost = std::numeric_limits<float>::max();
 
 float Finite(float value) { return value > 0 ? std::min(value, kMost) : 0.0f; }
@@ -57,18 +59,33 @@ class WindowSums {
   double beginning_ = 0;      // sum of what of it lies in the window
 };
 
+// What residuals are worth for their energy, in the window around each position.
+class Prices {
+ public:
+  // A window that is wider than the row sees all of it from everywhere.
+  Prices(std::span<const float> utilities, std::span<const float> energies, int64_t width)
+      : utilities_(utilities, std::min(width, 2 * std::ssize(utilities) - 1)),
+        energies_(energies, std::min(width, 2 * std::ssize(energies) - 1)) {}
+
+  double Next() {
+    const double utility = utilities_.Next();
+    const double energy = energies_.Next();
+    return energy > 0 ? utility / energy : 0.0;
+  }
+
+ private:
+  WindowSums utilities_;
+  WindowSums energies_;
+};
+
 }  // namespace
 
 void PoolUtilities(std::span<float> utilities, std::span<const float> energies, int64_t width) {
   if (width <= 1 || utilities.empty()) return;
-  // A wider window sees no more than the whole row from everywhere.
-  width = std::min(width, 2 * std::ssize(utilities) - 1);
-  WindowSums utility_sums(utilities, width);
-  WindowSums energy_sums(energies, width);
+  Prices wide(utilities, energies, width);
+  Prices near(utilities, energies, std::min(width, kNearWidth));
   for (size_t t = 0; t < utilities.size(); ++t) {
-    const double utility = utility_sums.Next();
-    const double energy = energy_sums.Next();
-    const double price = energy > 0 ? utility / energy : 0.0;
+    const double price = wide.Next() + kNearWeight * near.Next();
     const double pooled = kOwnWeight * Finite(utilities[t]) + Finite(energies[t]) * price;
     utilities[t] = static_cast<float>(std::min<double>(pooled, kMost));
   }

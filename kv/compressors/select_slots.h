@@ -9,7 +9,7 @@
 
 namespace anchorage::kv {
 
-// A position that may never get a slot, such as an exact anchor, has this utility.
+// A position that may never get a slot, such as an anchor, has this utility.
 inline constexpr float kNoSlot = -1.0f;
 
 // Fills mask, prefix and offset so that exactly `num_slots` positions have a slot. Order: higher

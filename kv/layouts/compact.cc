@@ -3,19 +3,26 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 #include "kv/layouts/anchor_row.h"
 #include "kv/layouts/projection_levels.h"
 #include "kv/rotate_row.h"
 
 namespace anchorage::kv {
+
 CompactWriter::CompactWriter(const LayerPlan& plan, std::span<std::byte> region,
                              const kernels::RopeView& rope, kernels::CodePacking packing)
     : plan_(plan), rope_(rope), packing_(packing) {
-  anchor_pos_ = TensorSpan<uint32_t>(plan_, region, "anchor_pos");
+  pins_.resize(static_cast<size_t>(plan_.num_pins));
+  std::iota(pins_.begin(), pins_.end(), 0);
+  pair_order_ = TensorSpan<uint8_t>(plan_, region, "pair_order_k");
+  key_gain_ = TensorSpan<float>(plan_, region, "key_gain_k");
   for (const Side side : kSides) {
     SideSpans& spans = sides_[static_cast<int>(side)];
-    spans.anchors = TensorSpan<const kernels::Bf16>(plan_, region, side, "anchor_k", "anchor_v");
+    spans.anchors = TensorSpan<int8_t>(plan_, region, side, "anchor_k", "anchor_v");
+    spans.anchor_exponents =
+        TensorSpan<int8_t>(plan_, region, side, "anchor_exponent_k", "anchor_exponent_v");
     spans.idx = TensorSpan<uint8_t>(plan, region, side, "idx_k", "idx_v");
     spans.proj = TensorSpan<uint8_t>(plan, region, side, "proj_k", "proj_v");
     spans.proj_level = TensorSpan<float>(plan, region, side, "proj_level_k", "proj_level_v");
@@ -31,15 +38,16 @@ CompactWriter::StageSpans CompactWriter::MapStage(std::span<std::byte> region, S
           TensorSpan<kernels::Bf16>(plan_, region, names.scale)};
 }
 
-std::span<const uint32_t> CompactWriter::Positions(int64_t head) const {
-  const int64_t selected = plan_.num_anchors - plan_.window_len;
-  return std::span<const uint32_t>(anchor_pos_)
-      .subspan(static_cast<size_t>(head * selected), static_cast<size_t>(selected));
-}
-
-void CompactWriter::StorePositions(int64_t head, std::span<const uint32_t> positions) {
-  std::copy(positions.begin(), positions.end(),
-            anchor_pos_.begin() + head * static_cast<int64_t>(positions.size()));
+void CompactWriter::StoreAnchors(Side side, int64_t head, std::span<kernels::Bf16> rows) {
+  SideSpans& spans = sides_[static_cast<int>(side)];
+  const int dim = static_cast<int>(plan_.head_dim);
+  for (int64_t anchor = 0; anchor < plan_.num_anchors; ++anchor) {
+    kernels::Bf16* row = rows.data() + anchor * dim;
+    int8_t* numbers = AnchorRow(plan_, spans.anchors, head, anchor);
+    int8_t& exponent = spans.anchor_exponents[head * plan_.num_anchors + anchor];
+    exponent = kernels::EncodeAnchor(dim, row, numbers);
+    kernels::DecodeAnchors(1, dim, numbers, &exponent, row);
+  }
 }
 
 void CompactWriter::StoreIndex(SideSpans& spans, int64_t head, int64_t position, uint16_t anchor) {
@@ -59,8 +67,7 @@ void CompactWriter::StoreIndex(SideSpans& spans, int64_t head, int64_t position,
 void CompactWriter::StoreAssignments(Side side, int64_t head, std::span<const uint16_t> idx,
                                      std::span<const float> proj) {
   SideSpans& spans = sides_[static_cast<int>(side)];
-  const std::span<const uint32_t> positions = Positions(head);
-  const ProjectionLevels levels = FitProjectionLevels(proj, positions);
+  const ProjectionLevels levels = FitProjectionLevels(proj, pins_);
   std::copy(levels.begin(), levels.end(),
             spans.proj_level.begin() + head * kernels::kNumProjectionLevels);
   uint8_t* codes = &spans.proj[head * kernels::ProjectionRowBytes(plan_.prefix_len())];
@@ -69,18 +76,19 @@ void CompactWriter::StoreAssignments(Side side, int64_t head, std::span<const ui
     const uint8_t code = NearestLevel(levels, proj[i]);
     codes[i / 2] = i % 2 == 0 ? code : static_cast<uint8_t>(codes[i / 2] | code << 4);
   }
-  for (size_t anchor = 0; anchor < positions.size(); ++anchor) {
-    StoreIndex(spans, head, positions[anchor], static_cast<uint16_t>(anchor));
-  }
+  for (const uint32_t pin : pins_) StoreIndex(spans, head, pin, static_cast<uint16_t>(pin));
 }
 
 void CompactWriter::LoadAssignments(Side side, int64_t head, int64_t first, std::span<uint16_t> idx,
                                     std::span<float> gamma) const {
   const SideSpans& spans = sides_[static_cast<int>(side)];
+  const int dim = static_cast<int>(plan_.head_dim);
+  std::array<kernels::Bf16, kMaxHeadDim> row;
   std::array<float, kernels::kMaxCompactAnchors> inverse_norms;
   for (int64_t anchor = 0; anchor < plan_.num_anchors; ++anchor) {
-    inverse_norms[anchor] = kernels::InverseNorm(AnchorRow(plan_, spans.anchors, head, anchor),
-                                                 static_cast<int>(plan_.head_dim));
+    kernels::DecodeAnchors(1, dim, AnchorRow(plan_, spans.anchors, head, anchor),
+                           &spans.anchor_exponents[head * plan_.num_anchors + anchor], row.data());
+    inverse_norms[anchor] = kernels::InverseNorm(row.data(), dim);
   }
   for (size_t i = 0; i < idx.size(); ++i) {
     const int64_t position = first + static_cast<int64_t>(i);
@@ -89,19 +97,30 @@ void CompactWriter::LoadAssignments(Side side, int64_t head, int64_t first, std:
         CompactProjection(plan_, spans.proj, spans.proj_level, head, position),
         inverse_norms[idx[i]]);
   }
-  const std::span<const uint32_t> positions = Positions(head);
   const int64_t end = first + static_cast<int64_t>(idx.size());
-  auto next = std::lower_bound(positions.begin(), positions.end(), first);
-  for (; next != positions.end() && *next < end; ++next) gamma[*next - first] = 1.0f;
+  for (int64_t pin = first; pin < std::min(end, plan_.num_pins); ++pin) gamma[pin - first] = 1.0f;
 }
 
-bool CompactWriter::StoreResidual(Side side, int64_t slot, int64_t fine_slot, int64_t position,
-                                  float* residual) {
+void CompactWriter::StoreKeyCode(int64_t head, const kernels::KeyCode& code) {
+  std::copy_n(code.order, plan_.head_dim / 2, &pair_order_[head * plan_.head_dim / 2]);
+  std::copy_n(code.gain, 2, &key_gain_[2 * head]);
+}
+
+bool CompactWriter::StoreResidual(Side side, int64_t head, int64_t slot, int64_t fine_slot,
+                                  int64_t position, float* residual) {
   SideSpans& spans = sides_[static_cast<int>(side)];
   const int dim = static_cast<int>(plan_.head_dim);
-  if (side == Side::kKey) RotateRow(rope_, position, residual);
-  kernels::RotateResidual(dim, residual);
   uint8_t* codes = &spans.coarse.codes[slot * (dim / 4)];
+  if (side == Side::kKey) {
+    RotateRow(rope_, position, residual);
+    if (fine_slot < 0) {
+      const float scale = kernels::EncodeKey(CompactKeyCode(plan_, pair_order_, key_gain_, head),
+                                             residual, packing_, codes);
+      spans.coarse.scale[slot] = kernels::ToBf16(scale);
+      return std::isfinite(scale);
+    }
+  }
+  kernels::RotateResidual(dim, residual);
   if (fine_slot < 0) {
     const float scale = kernels::EncodeResidual(dim, residual, packing_, true, codes);
     spans.coarse.scale[slot] = kernels::ToBf16(scale);

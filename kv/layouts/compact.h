@@ -4,6 +4,8 @@
 // lev(c); AnchorKV, arXiv 2608.02901, eq. 3, with the orthogonal R_t moved inside the code).
 #pragma once
 
+#include <vector>
+
 #include "kernels/compact_cache.h"
 #include "kv/layouts/layout_writer.h"
 #include "kv/layouts/slot_index.h"
@@ -15,12 +17,13 @@ class CompactWriter : public LayoutWriter {
   CompactWriter(const LayerPlan& plan, std::span<std::byte> region, const kernels::RopeView& rope,
                 kernels::CodePacking packing);
 
-  void StorePositions(int64_t head, std::span<const uint32_t> positions) override;
+  void StoreAnchors(Side side, int64_t head, std::span<kernels::Bf16> rows) override;
   void StoreAssignments(Side side, int64_t head, std::span<const uint16_t> idx,
                         std::span<const float> proj) override;
   void LoadAssignments(Side side, int64_t head, int64_t first, std::span<uint16_t> idx,
                        std::span<float> gamma) const override;
-  bool StoreResidual(Side side, int64_t slot, int64_t fine_slot, int64_t position,
+  void StoreKeyCode(int64_t head, const kernels::KeyCode& code) override;
+  bool StoreResidual(Side side, int64_t head, int64_t slot, int64_t fine_slot, int64_t position,
                      float* residual) override;
 
  private:
@@ -29,22 +32,24 @@ class CompactWriter : public LayoutWriter {
     std::span<kernels::Bf16> scale;  // [N]
   };
   struct SideSpans {
-    std::span<const kernels::Bf16> anchors;  // [H, k, D]
-    std::span<uint8_t> idx;                  // [H, IndexRowBytes]
-    std::span<uint8_t> proj;                 // [H, ProjectionRowBytes]
-    std::span<float> proj_level;             // [H, 16]
+    std::span<int8_t> anchors;           // [H, k, D]
+    std::span<int8_t> anchor_exponents;  // [H, k]
+    std::span<uint8_t> idx;              // [H, IndexRowBytes]
+    std::span<uint8_t> proj;             // [H, ProjectionRowBytes]
+    std::span<float> proj_level;         // [H, 16]
     StageSpans coarse;
     StageSpans fine;  // empty where no position has a second code
   };
 
   StageSpans MapStage(std::span<std::byte> region, Side side, Stage stage) const;
   void StoreIndex(SideSpans& spans, int64_t head, int64_t position, uint16_t anchor);
-  std::span<const uint32_t> Positions(int64_t head) const;
 
   LayerPlan plan_;
   kernels::RopeView rope_;
   kernels::CodePacking packing_;
-  std::span<uint32_t> anchor_pos_;  // [H, k - W]
+  std::vector<uint32_t> pins_;     // 0 .. num_pins - 1
+  std::span<uint8_t> pair_order_;  // [H, D / 2]
+  std::span<float> key_gain_;      // [H, 2]
   SideSpans sides_[2];
 };
 
@@ -53,6 +58,13 @@ inline uint16_t CompactIndex(const LayerPlan& plan, std::span<const uint8_t> idx
                              int64_t position) {
   const int64_t row = head * kernels::IndexRowBytes(plan.prefix_len(), plan.num_anchors);
   return kernels::LoadIndex(idx.data() + row, kernels::IndexBits(plan.num_anchors), position);
+}
+
+// How the keys of a head with one code are coded.
+inline kernels::KeyCode CompactKeyCode(const LayerPlan& plan, std::span<const uint8_t> pair_order,
+                                       std::span<const float> key_gain, int64_t head) {
+  return {static_cast<int>(plan.head_dim), &pair_order[head * plan.head_dim / 2],
+          &key_gain[head * 2]};
 }
 
 // Projection length of a position.

@@ -17,7 +17,7 @@ PaperWriter::PaperWriter(const LayerPlan& plan, std::span<std::byte> region) : p
   std::iota(token_pos.begin(), token_pos.end(), 0);
   for (const Side side : kSides) {
     SideSpans& spans = sides_[static_cast<int>(side)];
-    spans.anchors = TensorSpan<const kernels::Bf16>(plan_, region, side, "anchor_k", "anchor_v");
+    spans.anchors = TensorSpan<kernels::Bf16>(plan_, region, side, "anchor_k", "anchor_v");
     spans.idx = TensorSpan<uint16_t>(plan_, region, side, "idx_k", "idx_v");
     spans.gamma = TensorSpan<kernels::Bf16>(plan_, region, side, "gamma_k", "gamma_v");
     spans.codes = TensorSpan<uint8_t>(plan_, region, side, "codes_k", "codes_v");
@@ -28,6 +28,11 @@ PaperWriter::PaperWriter(const LayerPlan& plan, std::span<std::byte> region) : p
 void PaperWriter::StorePositions(int64_t head, std::span<const uint32_t> positions) {
   std::copy(positions.begin(), positions.end(),
             anchor_pos_.begin() + head * static_cast<int64_t>(positions.size()));
+}
+
+void PaperWriter::StoreAnchors(Side side, int64_t head, std::span<kernels::Bf16> rows) {
+  std::copy(rows.begin(), rows.end(),
+            AnchorRow(plan_, sides_[static_cast<int>(side)].anchors, head, 0));
 }
 
 void PaperWriter::StoreAssignments(Side side, int64_t head, std::span<const uint16_t> idx,
@@ -62,8 +67,8 @@ void PaperWriter::LoadAssignments(Side side, int64_t head, int64_t first, std::s
   }
 }
 
-bool PaperWriter::StoreResidual(Side side, int64_t slot, int64_t /*fine_slot*/, int64_t position,
-                                float* residual) {
+bool PaperWriter::StoreResidual(Side side, int64_t /*head*/, int64_t slot, int64_t /*fine_slot*/,
+                                int64_t position, float* residual) {
   SideSpans& spans = sides_[static_cast<int>(side)];
   const int dim = static_cast<int>(plan_.head_dim);
   kernels::RotateResidual(dim, residual);

@@ -12,20 +12,21 @@ class PaperWriter : public LayoutWriter {
   PaperWriter(const LayerPlan& plan, std::span<std::byte> region);
 
   void StorePositions(int64_t head, std::span<const uint32_t> positions) override;
+  void StoreAnchors(Side side, int64_t head, std::span<kernels::Bf16> rows) override;
   void StoreAssignments(Side side, int64_t head, std::span<const uint16_t> idx,
                         std::span<const float> proj) override;
   void LoadAssignments(Side side, int64_t head, int64_t first, std::span<uint16_t> idx,
                        std::span<float> gamma) const override;
-  bool StoreResidual(Side side, int64_t slot, int64_t fine_slot, int64_t position,
+  bool StoreResidual(Side side, int64_t head, int64_t slot, int64_t fine_slot, int64_t position,
                      float* residual) override;
 
  private:
   struct SideSpans {
-    std::span<const kernels::Bf16> anchors;  // [H, k, D]
-    std::span<uint16_t> idx;                 // [H, P]
-    std::span<kernels::Bf16> gamma;          // [H, P]
-    std::span<uint8_t> codes;                // [N, D / 4]
-    std::span<float> scale;                  // [N]
+    std::span<kernels::Bf16> anchors;  // [H, k, D]
+    std::span<uint16_t> idx;           // [H, P]
+    std::span<kernels::Bf16> gamma;    // [H, P]
+    std::span<uint8_t> codes;          // [N, D / 4]
+    std::span<float> scale;            // [N]
   };
 
   LayerPlan plan_;

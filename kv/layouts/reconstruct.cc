@@ -1,5 +1,6 @@
 #include "kv/layouts/reconstruct.h"
 
+#include <array>
 #include <cmath>
 
 #include "common/status.h"
@@ -45,12 +46,12 @@ class Decoder {
 
  private:
   void DecodeRow(Side side, int64_t head, int64_t position, float* row) const {
-    const auto anchors =
-        TensorSpan<const kernels::Bf16>(plan_, region_, side, "anchor_k", "anchor_v");
     const bool in_window = position >= plan_.prefix_len();
     const Term term = in_window ? Term{plan_.num_anchors - (plan_.seq_len - position), 1.0f}
                                 : PrefixTerm(side, head, position);
-    CopyRow(AnchorRow(plan_, anchors, head, term.anchor), term.gamma, plan_.head_dim, row);
+    std::array<kernels::Bf16, kMaxHeadDim> anchor;
+    LoadAnchor(plan_, region_, side, head, term.anchor, anchor.data());
+    CopyRow(anchor.data(), term.gamma, plan_.head_dim, row);
 
     const bool coded_before_rope = plan_.layout == Layout::kPaper;
     if (!in_window && coded_before_rope) AddResidual(side, head, position, row);
@@ -76,31 +77,42 @@ class Decoder {
     const auto proj = TensorSpan<const uint8_t>(plan_, region_, side, "proj_k", "proj_v");
     const auto levels =
         TensorSpan<const float>(plan_, region_, side, "proj_level_k", "proj_level_v");
-    const auto anchors =
-        TensorSpan<const kernels::Bf16>(plan_, region_, side, "anchor_k", "anchor_v");
     const int64_t anchor = CompactIndex(plan_, idx, head, position);
-    if (IsSelected(head, anchor, position)) return {anchor, 1.0f};
-    const float inverse_norm = kernels::InverseNorm(AnchorRow(plan_, anchors, head, anchor),
-                                                    static_cast<int>(plan_.head_dim));
+    if (position < plan_.num_pins) return {position, 1.0f};
+    std::array<kernels::Bf16, kMaxHeadDim> anchor_row;
+    LoadAnchor(plan_, region_, side, head, anchor, anchor_row.data());
+    const float inverse_norm =
+        kernels::InverseNorm(anchor_row.data(), static_cast<int>(plan_.head_dim));
     return {anchor, kernels::CompactGamma(CompactProjection(plan_, proj, levels, head, position),
                                           inverse_norm)};
   }
 
-  // Whether `position` is where selected anchor `anchor` came from.
-  bool IsSelected(int64_t head, int64_t anchor, int64_t position) const {
-    const int64_t selected = plan_.num_anchors - plan_.window_len;
-    if (anchor >= selected) return false;
-    const auto positions = TensorSpan<const uint32_t>(plan_, region_, "anchor_pos");
-    return positions[head * selected + anchor] == position;
+  // row += what each code that the position has stands for.
+  void AddResidual(Side side, int64_t head, int64_t position, float* row) const {
+    const int64_t slot = MapSlots(plan_, region_, side).SlotOf(head, position);
+    const int64_t fine_slot = MapSlots(plan_, region_, side, Stage::kFine).SlotOf(head, position);
+    if (slot >= 0 && fine_slot < 0 && side == Side::kKey && plan_.layout == Layout::kCompact) {
+      AddKeyCode(head, slot, row);
+      return;
+    }
+    if (slot >= 0) AddCode(side, Stage::kCoarse, slot, row);
+    if (fine_slot >= 0) AddCode(side, Stage::kFine, fine_slot, row);
   }
 
-  // row += s U^T lev(c) for each code that the position has.
-  void AddResidual(Side side, int64_t head, int64_t position, float* row) const {
-    for (const Stage stage : {Stage::kCoarse, Stage::kFine}) {
-      const int64_t slot = MapSlots(plan_, region_, side, stage).SlotOf(head, position);
-      if (slot >= 0) AddCode(side, stage, slot, row);
-    }
+  // row += s T^T M^T lev(c) (kernels/key_code.h).
+  void AddKeyCode(int64_t head, int64_t slot, float* row) const {
+    const kernels::KeyCode code =
+        CompactKeyCode(plan_, TensorSpan<const uint8_t>(plan_, region_, "pair_order_k"),
+                       TensorSpan<const float>(plan_, region_, "key_gain_k"), head);
+    const auto codes =
+        TensorSpan<const uint8_t>(plan_, region_, NamesOf(Side::kKey, Stage::kCoarse).codes);
+    std::array<float, kMaxHeadDim> residual;
+    kernels::DecodeKey(code, &codes[slot * (plan_.head_dim / 4)],
+                       Scale(Side::kKey, Stage::kCoarse, slot), packing_, residual.data());
+    for (int64_t d = 0; d < plan_.head_dim; ++d) row[d] += residual[d];
   }
+
+  // row += s U^T lev(c).
 
   void AddCode(Side side, Stage stage, int64_t slot, float* row) const {
     const int dim = static_cast<int>(plan_.head_dim);

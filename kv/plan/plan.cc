@@ -10,7 +10,6 @@ namespace {
 constexpr int64_t kBf16Bytes = 2;
 constexpr int64_t kMaxLayers = 1024;
 constexpr int64_t kMaxKvHeads = 1024;
-constexpr int64_t kMaxHeadDim = 512;
 constexpr int64_t kMaxTokens = int64_t{1} << 27;
 constexpr int64_t kMaxPoolWidth = 255;
 constexpr int64_t kMaxUtilityPoolWidth = 4095;
@@ -22,6 +21,7 @@ constexpr int64_t kMinExtraAnchors = 8;        // with a lowered floor: k >= W +
 constexpr int64_t kMaxCompactAnchors = 512;    // nine bits of index
 constexpr int64_t kMaxPaperAnchors = 1 << 16;  // sixteen bits of index
 constexpr int64_t kProjectionLevels = 16;      // four bits a projection
+constexpr int64_t kCodedKeyParts = 2;          // front and middle of a key's residual
 
 constexpr int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -86,13 +86,14 @@ int64_t IndexBits(int64_t num_anchors) {
 void AddCompactBase(const LayerPlan& plan, RegionBuilder& region) {
   const int64_t heads = plan.num_kv_heads;
   const int64_t words = heads * plan.num_words();
-  const int64_t selected = plan.num_anchors - plan.window_len;
   const int64_t index_groups = (plan.prefix_len() + 7) / 8;  // of eight positions
-  region.AddBoth("anchor_k", "anchor_v", kBf16Bytes * heads * plan.num_anchors * plan.head_dim);
-  region.Add("anchor_pos", 4 * heads * selected);
+  region.AddBoth("anchor_k", "anchor_v", heads * plan.num_anchors * plan.head_dim);
+  region.AddBoth("anchor_exponent_k", "anchor_exponent_v", heads * plan.num_anchors);
   region.AddBoth("idx_k", "idx_v", heads * index_groups * IndexBits(plan.num_anchors));
   region.AddBoth("proj_k", "proj_v", heads * ((plan.prefix_len() + 1) / 2));
   region.AddBoth("proj_level_k", "proj_level_v", 4 * heads * kProjectionLevels);
+  region.Add("pair_order_k", heads * plan.head_dim / 2);
+  region.Add("key_gain_k", 4 * heads * kCodedKeyParts);
   region.AddBoth("mask_k", "mask_v", 8 * words);
   region.AddBoth("prefix_k", "prefix_v", 4 * words);
   region.AddBoth("offset_k", "offset_v", 4 * (heads + 1));
@@ -144,11 +145,14 @@ int64_t AnchorsWithin(const LayerPlan& plan, int64_t most) {
 }
 
 void SplitAnchors(const PlanOptions& options, LayerPlan& plan) {
-  const int64_t selected = plan.num_anchors - plan.window_len;
-  const int64_t pins = options.layout == Layout::kPaper ? 0 : options.num_pins;
-  plan.num_pins = std::min(pins, selected);
-  plan.num_scored = (selected - plan.num_pins) * options.rho_ppm / kPpm;
-  plan.num_uniform = selected - plan.num_pins - plan.num_scored;
+  const int64_t others = plan.num_anchors - plan.window_len;
+  if (options.layout == Layout::kCompact) {
+    plan.num_pins = std::min(options.num_pins, others);
+    plan.num_fitted = others - plan.num_pins;
+  } else {
+    plan.num_scored = others * options.rho_ppm / kPpm;
+    plan.num_uniform = others - plan.num_scored;
+  }
 }
 
 // What fine slots cost beside their codes: mask, prefix and offset of both sides.
@@ -160,7 +164,7 @@ int64_t CompactSlotBytes(const LayerPlan& plan) { return plan.head_dim / 4 + kBf
 
 // Slots of both sides when no position goes without.
 int64_t AllCompactSlots(const LayerPlan& plan) {
-  return 2 * plan.num_kv_heads * (plan.seq_len - plan.num_anchors);
+  return 2 * plan.num_kv_heads * (plan.prefix_len() - plan.num_pins);
 }
 
 // More than this, a compact layer cannot spend on residuals.

@@ -28,16 +28,17 @@ inline bool EvictsPositions(Layout layout) {
 }
 
 // Bump when the meaning of a layout's bytes changes: peers compare it.
-inline constexpr uint32_t kLayoutVersion = 2;
+inline constexpr uint32_t kLayoutVersion = 3;
 inline constexpr int64_t kTensorAlignment = 64;  // bytes, of each tensor and of a region's size
 inline constexpr int64_t kGeneratedBlockTokens = 32;
 inline constexpr int64_t kPpm = 1'000'000;
+inline constexpr int64_t kMaxHeadDim = 512;
 
 // What the model contributes.
 struct Geometry {
   int64_t num_layers = 0;
   int64_t num_kv_heads = 0;
-  int64_t head_dim = 0;  // a multiple of 8 in 8..512
+  int64_t head_dim = 0;  // a multiple of 8 in 8..kMaxHeadDim
 };
 
 // What the operator chooses. The same on every node that serves together (part of the fingerprint).
@@ -46,12 +47,12 @@ struct PlanOptions {
   int64_t theta_ppm = 50'000;        // retained share of the bytes: ratio 20
   int64_t window_len = 32;           // W
   int64_t num_pins = 4;       // first positions that are always anchors; 0 in the paper layout
-  int64_t rho_ppm = 700'000;  // share of the free anchors chosen by score
+  int64_t rho_ppm = 700'000;  // share of the paper layout's anchors that is chosen by score
   int64_t pool_width = 7;     // kappa
   int64_t utility_pool_width = 1023;    // of the residuals' ranking; 1 in the paper layout
   int64_t fine_share_ppm = 300'000;     // of the residuals' bytes that goes to fine slots
   int64_t floor_tokens = 128;           // the budget never falls below this many dense tokens
-  uint64_t seed = 0x416e63686f7241ull;  // of the uniform anchors
+  uint64_t seed = 0x416e63686f7241ull;  // of the paper layout's uniform anchors
   Profile profile;                      // shares of the layers; the paper layout's are equal
 
   bool operator==(const PlanOptions&) const = default;
@@ -65,9 +66,11 @@ int64_t ThetaPpmFromRatio(double ratio);
 // `LayerPlan::tensors`, each from a multiple of kTensorAlignment; bytes between them are zero.
 // H heads, D head_dim, S prompt tokens, k anchors, W window, P = S - W, w = ceil(P / 64), N slots:
 //   kDense    k [H,S,D] bf16 after RoPE, v [H,S,D] bf16
-//   kCompact  anchor_k, anchor_v [H,k,D] bf16; anchor_pos [H,k-W] u32; idx_k, idx_v
+//   kCompact  anchor_k, anchor_v [H,k,D] i8; anchor_exponent_k, anchor_exponent_v [H,k] i8: the
+//             first positions, the fitted ones, the window; idx_k, idx_v
 //             [H,ceil(P/8),bits of k-1] u8; proj_k, proj_v [H,ceil(P/2)] u8, two codes a byte;
-//             proj_level_k, proj_level_v [H,16] f32; mask_k, mask_v [H,w] u64; prefix_k, prefix_v
+//             proj_level_k, proj_level_v [H,16] f32; pair_order_k [H,D/2] u8; key_gain_k [H,2]
+//             f32; mask_k, mask_v [H,w] u64; prefix_k, prefix_v
 //             [H,w] u32; offset_k, offset_v [H+1] u32; codes_k [N_K,D/4] u8; scale_k [N_K] bf16;
 //             codes_v [N_V,D/4] u8; scale_v [N_V] bf16; and where there are fine slots, the same
 //             from mask to scale for them: fine_mask_k, ..., fine_scale_v
@@ -92,9 +95,10 @@ struct LayerPlan {
   int64_t window_len = 0;      // W; 0 when dense, and in kRecent, which observes nothing
   int64_t num_anchors = 0;     // k per KV head, window included; 0 when dense
   int64_t num_retained = 0;    // n rows per KV head, where the layout evicts positions
-  int64_t num_pins = 0;        // of the selected anchors, or of the retained rows
-  int64_t num_scored = 0;      // then by score
-  int64_t num_uniform = 0;     // then uniform: pins + scored + uniform = k - W
+  int64_t num_pins = 0;        // first positions among the anchors, or among the retained rows
+  int64_t num_fitted = 0;      // kCompact: anchors made from the prefix; pins + fitted = k - W
+  int64_t num_scored = 0;      // kPaper: anchors by score; also retained rows
+  int64_t num_uniform = 0;     // kPaper: anchors at random; scored + uniform = k - W
   int64_t key_slots = 0;       // N_K over all heads
   int64_t value_slots = 0;     // N_V
   int64_t key_fine_slots = 0;  // second codes

@@ -1,4 +1,5 @@
 #include "kernels/decode_attention.h"
+#include "kernels/anchor_code.h"
 
 #include <gtest/gtest.h>
 
@@ -25,6 +26,7 @@ struct Shape {
   int window_len = 32;
   int64_t num_generated = 0;
   float key_bias = 0.0f;
+  int num_pins = 4;  // fewer where there are not so many anchors or positions
 
   std::string Name() const {
     return "Gqa" + std::to_string(attention.num_q_heads / attention.num_kv_heads) + "_Hd" +
@@ -39,7 +41,7 @@ const std::vector<Shape>& Shapes() {
       {{9, 3, 64}, 129, 40, 32, 1},
       {{9, 3, 64}, 500, 64, 32, 33},
       {{4, 4, 64}, 1000, 64, 32, 0},
-      {{8, 2, 128}, 1000, 300, 32, 70},
+      {{8, 2, 128}, 1000, 300, 32, 70, 0.0f, 100},
       {{7, 1, 80}, 500, 33, 32, 5},
       {{3, 1, 96}, 4097, 512, 32, 100},
       {{2, 1, 256}, 500, 257, 32, 31},
@@ -86,10 +88,11 @@ struct TestStage {
 };
 
 // One side of a random compact cache. Anchors of index 1 are zero; every fourth position has a
-// residual and every third of these a fine one, exact ones none; projections reach gammas of about
+// residual and every third of these a fine one, pinned ones none; projections reach gammas of about
 // +-1.5.
 struct TestSide {
-  std::vector<Bf16> anchor;
+  std::vector<int8_t> anchor;
+  std::vector<int8_t> anchor_exponent;
   std::vector<uint8_t> idx;
   std::vector<uint8_t> proj;
   std::vector<float> proj_level;
@@ -97,7 +100,8 @@ struct TestSide {
   TestStage fine;
 
   CompactSide view() const {
-    return {anchor.data(), idx.data(), proj.data(), proj_level.data(), coarse.view(), fine.view()};
+    return {anchor.data(),     anchor_exponent.data(), idx.data(), proj.data(),
+            proj_level.data(), coarse.view(),          fine.view()};
   }
 };
 
@@ -109,13 +113,16 @@ class TestCompactCache {
     view_.seq_len = shape.seq_len;
     view_.num_anchors = shape.num_anchors;
     view_.window_len = shape.window_len;
-    for (int head = 0; head < view_.num_kv_heads; ++head) ChooseAnchors();
+    view_.num_pins = std::min({shape.num_pins, shape.num_anchors - shape.window_len,
+                               static_cast<int>(view_.prefix_len())});
     const int64_t anchors = int64_t{view_.num_kv_heads} * shape.num_anchors * view_.head_dim;
-    key_.anchor = BiasedKeys(anchors, view_.head_dim, shape.key_bias, seed + 1);
-    value_.anchor = RandomBf16(anchors, seed + 2);
+    Store(BiasedKeys(anchors, view_.head_dim, shape.key_bias, seed + 1), key_);
+    Store(RandomBf16(anchors, seed + 2), value_);
     Fill(key_);
     Fill(value_);
-    view_.anchor_pos = positions_.data();
+    for (int head = 0; head < view_.num_kv_heads; ++head) ChooseKeyCode();
+    view_.pair_order = pair_order_.data();
+    view_.key_gain = key_gain_.data();
     view_.key = key_.view();
     view_.value = value_.view();
   }
@@ -124,30 +131,33 @@ class TestCompactCache {
   const CompactCacheView& view() const { return view_; }
 
  private:
-  void ChooseAnchors() {
-    std::vector<uint32_t> all(view_.prefix_len());
-    for (size_t t = 0; t < all.size(); ++t) all[t] = static_cast<uint32_t>(t);
-    std::shuffle(all.begin(), all.end(), engine_);
-    all.resize(view_.num_anchors - view_.window_len);
-    std::sort(all.begin(), all.end());
-    positions_.insert(positions_.end(), all.begin(), all.end());
+  void ChooseKeyCode() {
+    std::vector<uint8_t> order(view_.head_dim / 2);
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), engine_);
+    pair_order_.insert(pair_order_.end(), order.begin(), order.end());
+    for (int part = 0; part < 2; ++part) {
+      key_gain_.push_back(static_cast<float>(1 + engine_() % 100) / 100.0f);
+    }
   }
 
-  bool IsAnchor(int head, int64_t t) const {
-    const int selected = view_.num_anchors - view_.window_len;
-    const auto first = positions_.begin() + head * selected;
-    return std::binary_search(first, first + selected, static_cast<uint32_t>(t));
+  void Store(const std::vector<Bf16>& rows, TestSide& side) const {
+    const int dim = view_.head_dim;
+    side.anchor.resize(rows.size());
+    for (size_t at = 0; at < rows.size(); at += dim) {
+      side.anchor_exponent.push_back(EncodeAnchor(dim, &rows[at], &side.anchor[at]));
+    }
   }
 
   void Fill(TestSide& side) {
     const int dim = view_.head_dim;
     if (view_.num_anchors > 1) {
-      std::fill(side.anchor.begin() + dim, side.anchor.begin() + 2 * dim, Bf16{});
+      std::fill(side.anchor.begin() + dim, side.anchor.begin() + 2 * dim, int8_t{0});
     }
-    for (int head = 0; head < view_.num_kv_heads; ++head) FillHead(head, side);
+    for (int head = 0; head < view_.num_kv_heads; ++head) FillHead(side);
   }
 
-  void FillHead(int head, TestSide& side) {
+  void FillHead(TestSide& side) {
     const int64_t prefix = view_.prefix_len();
     const int bits = IndexBits(view_.num_anchors);
     std::vector<uint8_t> idx(IndexRowBytes(prefix, view_.num_anchors));
@@ -167,7 +177,7 @@ class TestCompactCache {
         side.coarse.BeginWord();
         side.fine.BeginWord();
       }
-      if (IsAnchor(head, t) || engine_() % 4 != 0) continue;
+      if (t < view_.num_pins || engine_() % 4 != 0) continue;
       side.coarse.Add(t, view_.head_dim, engine_);
       if (engine_() % 3 == 0) side.fine.Add(t, view_.head_dim, engine_);
     }
@@ -179,7 +189,8 @@ class TestCompactCache {
 
   std::mt19937 engine_;
   CompactCacheView view_;
-  std::vector<uint32_t> positions_;
+  std::vector<uint8_t> pair_order_;
+  std::vector<float> key_gain_;
   TestSide key_;
   TestSide value_;
 };
@@ -268,18 +279,22 @@ TEST_P(DecodeAttentionTest, CompactAgreesWithReference) {
   }
 }
 
-// A cache of three positions with D = 8: position 0 is selected, position 2 is the window, and
+// A cache of three positions with D = 8: position 0 is pinned, position 2 is the window, and
 // position 1 is 0.5 x anchor 0 on both sides plus a residual of scale 2. All codes are 3, so the
 // rotated residual is 2 x outer everywhere, and U^T takes it to sqrt(8) x 2 x outer at coordinate 0
-// (the first row of H is all ones). A fine code of the same kind with scale 0.5 adds a quarter.
+// (the first row of H is all ones). A fine code of the same kind with scale 0.5 adds a quarter. A
+// key with one code has a front of 2 coordinates, 2 and 6, and a middle of 4, 0 first: all codes 3
+// are sqrt(2) x 2 x 0.5 x 1.675 outer at coordinate 2 and sqrt(4) x 2 x outer at coordinate 0.
 struct HandCache {
-  std::vector<Bf16> key_anchor = std::vector<Bf16>(16);
-  std::vector<Bf16> value_anchor = std::vector<Bf16>(16);
-  uint32_t position = 0;
-  uint8_t idx = 0b01;   // one bit each; that of an anchor's own position is not read
-  uint8_t proj = 0x30;  // code 3 for position 1; that of position 0 is not read
+  std::vector<int8_t> key_anchor = std::vector<int8_t>(16);
+  std::vector<int8_t> value_anchor = std::vector<int8_t>(16);
+  int8_t exponent[2] = {-2, -1};  // anchor 0 in quarters, the window in halves
+  uint8_t idx = 0b01;             // one bit each; that of an anchor's own position is not read
+  uint8_t proj = 0x30;            // code 3 for position 1; that of position 0 is not read
   float key_level[16] = {99, 99, 99, 6};
   float value_level[16] = {99, 99, 99, 1.5f};
+  uint8_t order[4] = {2, 0, 3, 1};
+  float gain[2] = {0.5f, 1.0f};
   uint64_t mask = 2;
   uint64_t no_mask = 0;
   uint32_t prefix = 0;
@@ -300,9 +315,13 @@ struct HandCache {
     view.seq_len = 3;
     view.num_anchors = 2;
     view.window_len = 1;
-    view.anchor_pos = &position;
-    view.key = {key_anchor.data(), &idx, &proj, key_level, Stage(key_residual, scale), {}};
-    view.value = {value_anchor.data(), &idx, &proj, value_level, Stage(value_residual, scale), {}};
+    view.pair_order = order;
+    view.key_gain = gain;
+    view.num_pins = 1;
+    view.key = {key_anchor.data(),          exponent, &idx, &proj, key_level,
+                Stage(key_residual, scale), {}};
+    view.value = {value_anchor.data(),          exponent, &idx, &proj, value_level,
+                  Stage(value_residual, scale), {}};
     if (fine) {
       view.key.fine = Stage(key_residual, fine_scale);
       view.value.fine = Stage(value_residual, fine_scale);
@@ -325,8 +344,8 @@ std::vector<float> AttendByHand(const CompactCacheView& view, const std::vector<
 // |a| = 3 and proj = 1.5, so gamma = 0.5.
 TEST_P(DecodeAttentionTest, ValuesByHand) {
   HandCache hand;
-  hand.value_anchor[1] = ToBf16(3.0f);
-  hand.value_anchor[8 + 2] = ToBf16(5.0f);
+  hand.value_anchor[1] = 12;      // a = 3 e_1
+  hand.value_anchor[8 + 2] = 10;  // w = 5 e_2
   const std::vector<float> q(8, 0.0f);
   const std::vector<float> plain = AttendByHand(hand.View(false, false), q);
   const std::vector<float> with = AttendByHand(hand.View(false, true), q);
@@ -344,27 +363,32 @@ TEST_P(DecodeAttentionTest, ValuesByHand) {
 // |a| = 12, gamma 0.5) the score ln 2 and K_2 = 0 the score 0: weights 4/7, 2/7 and 1/7.
 TEST_P(DecodeAttentionTest, KeysByHand) {
   HandCache hand;
-  hand.key_anchor[1] = ToBf16(12.0f);
-  hand.value_anchor[3] = ToBf16(3.0f);      // V_0 = 3 e_3, V_1 = 1.5 e_3
-  hand.value_anchor[8 + 2] = ToBf16(7.0f);  // V_2 = 7 e_2
+  hand.key_anchor[1] = 48;
+  hand.value_anchor[3] = 12;      // V_0 = 3 e_3, V_1 = 1.5 e_3
+  hand.value_anchor[8 + 2] = 14;  // V_2 = 7 e_2
   std::vector<float> q(8, 0.0f);
   q[1] = static_cast<float>(std::sqrt(8.0) * std::log(2.0) / 6);
   const std::vector<float> out = AttendByHand(hand.View(false, false), q);
   EXPECT_NEAR(out[3], (4 * 3 + 2 * 1.5) / 7, 3 * 16 * kUnit);
   EXPECT_NEAR(out[2], 1.0, 7 * 16 * kUnit);
 
-  // A residual adds sqrt(8) x 2 x outer x sign to coordinate 0 of K_1: with q_0 chosen so that it
-  // adds ln 3 to the score, the weights are 4, 6 and 1 elevenths.
-  q[0] = static_cast<float>(std::log(3.0) / (2 * kOuterLevel) * ResidualSign(0));
-  const std::vector<float> with = AttendByHand(hand.View(true, false), q);
-  EXPECT_NEAR(with[3], (4 * 3 + 6 * 1.5) / 11, 3 * 32 * kUnit);
-  EXPECT_NEAR(with[2], 7.0 / 11, 7 * 32 * kUnit);
-
-  // With the fine code 1.25 times as much: ln 3 again for a query of 0.8.
-  q[0] *= 0.8f;
-  const std::vector<float> fine = AttendByHand(hand.View(true, false, true), q);
-  EXPECT_NEAR(fine[3], (4 * 3 + 6 * 1.5) / 11, 3 * 32 * kUnit);
-  EXPECT_NEAR(fine[2], 7.0 / 11, 7 * 32 * kUnit);
+  // With a coordinate of q chosen so that the residual adds ln 3 to the score of K_1, the weights
+  // are 4, 6 and 1 elevenths: in the middle, in the front, and with two codes, which add
+  // sqrt(8) x 2.5 x outer x sign to coordinate 0.
+  const double ln3 = std::log(3.0) * std::sqrt(8.0) / kOuterLevel * ResidualSign(0);
+  struct Case {
+    int coordinate;
+    double residual;  // over outer x sign
+    bool fine;
+  };
+  for (const Case& with : {Case{0, 4, false}, Case{2, std::sqrt(2.0) * 1.675, false},
+                           Case{0, std::sqrt(8.0) * 2.5, true}}) {
+    std::vector<float> seen = q;
+    seen[with.coordinate] = static_cast<float>(ln3 / with.residual);
+    const std::vector<float> attended = AttendByHand(hand.View(true, false, with.fine), seen);
+    EXPECT_NEAR(attended[3], (4 * 3 + 6 * 1.5) / 11, 3 * 32 * kUnit) << with.residual;
+    EXPECT_NEAR(attended[2], 7.0 / 11, 7 * 32 * kUnit) << with.residual;
+  }
 }
 
 // Nine bits an index: 0x1ff, 0, 0x155, 0, ... in two bytes each, and two projections a byte.
@@ -390,15 +414,22 @@ TEST(CompactCacheTest, PackedIndicesAndProjectionsByHand) {
   for (int t = 0; t < 4; ++t) EXPECT_EQ(LoadProjection(proj, t), t + 1);
 }
 
-// Where every position is an anchor and RoPE does nothing, the anchors in order of position are the
-// dense cache.
+// Where every position is pinned or in the window and RoPE does nothing, the anchors in order of
+// position are the dense cache.
 TEST_P(DecodeAttentionTest, ExactPositionsGiveWhatTheDenseCacheGives) {
   Stream stream(2);
-  const Shape shape = {{6, 2, 64}, 200, 200, 32, 40};
+  const Shape shape = {{6, 2, 64}, 200, 200, 32, 40, 0.0f, 168};
   const TestSequence compact(shape, SequenceCache::Prefix::kCompact, 50);
   SequenceCache dense = compact.cache();
   dense.prefix = SequenceCache::Prefix::kDense;
-  dense.dense = {dense.compact.key.anchor, dense.compact.value.anchor, 200};
+  const auto decode = [](const CompactSide& side) {
+    std::vector<Bf16> rows(2 * 200 * 64);
+    DecodeAnchors(2 * 200, 64, side.anchor, side.anchor_exponent, rows.data());
+    return rows;
+  };
+  const std::vector<Bf16> k = decode(dense.compact.key);
+  const std::vector<Bf16> v = decode(dense.compact.value);
+  dense.dense = {k.data(), v.data(), 200};
   const std::vector<float> ones(200 * 32, 1.0f);
   const std::vector<float> zeros(200 * 32, 0.0f);
   const RopeView rope = {ones.data(), zeros.data(), 64, 200};
@@ -515,7 +546,10 @@ TEST_P(DecodeAttentionTest, RefusesShapesThatDisagree) {
   EXPECT_EQ(run_with([](Cache& c) { c.compact.window_len = 300; }), invalid);
   EXPECT_EQ(run_with([](Cache& c) { c.compact.num_anchors = 31; }), invalid);
   EXPECT_EQ(run_with([](Cache& c) { c.compact.num_anchors = 513; }), invalid);
-  EXPECT_EQ(run_with([](Cache& c) { c.compact.anchor_pos = nullptr; }), invalid);
+  EXPECT_EQ(run_with([](Cache& c) { c.compact.num_pins = -1; }), invalid);
+  EXPECT_EQ(run_with([](Cache& c) { c.compact.pair_order = nullptr; }), invalid);
+  EXPECT_EQ(run_with([](Cache& c) { c.compact.key_gain = nullptr; }), invalid);
+  EXPECT_EQ(run_with([](Cache& c) { c.compact.num_pins = c.compact.num_anchors - 31; }), invalid);
   EXPECT_EQ(run_with([](Cache& c) { c.compact.key.coarse.mask = nullptr; }), invalid);
   EXPECT_EQ(run_with([](Cache& c) { c.compact.key.fine.prefix = nullptr; }), invalid);
   EXPECT_EQ(run_with([](Cache& c) { c.compact.key.fine.mask = nullptr; }), Status::kOk);

@@ -1,4 +1,5 @@
 #include "kv/compressors/anchorkv.h"
+#include "kv/compressors/fit_anchors.h"
 
 #include <algorithm>
 #include <cmath>
@@ -45,11 +46,24 @@ bool SameBytes(const CompressedLayer& a, const CompressedLayer& b) {
          std::memcmp(a.region.data(), b.region.data(), a.region.size()) == 0;
 }
 
+// |rebuilt - exact| / |exact| of one row.
+double RowError(const MadeUpLayer& layer, Side side, int64_t head, int64_t t,
+                const std::vector<float>& rebuilt) {
+  const std::vector<float> exact = layer.Exact(side, head, t);
+  const float* row = &rebuilt[(head * layer.shape().seq_len + t) * std::ssize(exact)];
+  double error = 0, norm = 0;
+  for (size_t d = 0; d < exact.size(); ++d) {
+    error += std::pow(double{row[d]} - exact[d], 2);
+    norm += std::pow(double{exact[d]}, 2);
+  }
+  return std::sqrt(error / norm);
+}
+
 // ---- Every shape and layout ----
 
 class AnchorKvShapeTest : public testing::TestWithParam<LayerShape> {};
 
-TEST_P(AnchorKvShapeTest, FillsThePlanVerifiesAndKeepsAnchorsExact) {
+TEST_P(AnchorKvShapeTest, FillsThePlanVerifiesAndKeepsAnchors) {
   const MadeUpLayer layer(GetParam());
   for (const Layout layout : {Layout::kCompact, Layout::kPaper}) {
     const auto compressed = layer.Compress(Options(layout, 100'000));
@@ -64,14 +78,11 @@ TEST_P(AnchorKvShapeTest, FillsThePlanVerifiesAndKeepsAnchorsExact) {
     EXPECT_LT(RelativeError(layer, Side::kKey, rebuilt.k), 0.2);
     EXPECT_LT(RelativeError(layer, Side::kValue, rebuilt.v), 0.5);
     if (plan.layout == Layout::kDense) continue;
-    const int64_t dim = plan.head_dim;
     for (int64_t head = 0; head < plan.num_kv_heads; ++head) {
       for (int64_t t = plan.prefix_len(); t < plan.seq_len; ++t) {
-        const std::vector<float> key = layer.Exact(Side::kKey, head, t);
-        const std::vector<float> value = layer.Exact(Side::kValue, head, t);
-        const int64_t at = (head * plan.seq_len + t) * dim;
-        ASSERT_TRUE(std::equal(key.begin(), key.end(), &rebuilt.k[at])) << t;
-        ASSERT_TRUE(std::equal(value.begin(), value.end(), &rebuilt.v[at])) << t;
+        const double most = layout == Layout::kPaper ? 0.0 : 0.02;  // of eight bits
+        ASSERT_LE(RowError(layer, Side::kKey, head, t, rebuilt.k), most) << t;
+        ASSERT_LE(RowError(layer, Side::kValue, head, t, rebuilt.v), most) << t;
       }
     }
   }
@@ -107,7 +118,7 @@ TEST(AnchorKvTest, ResidualsForAllTokensAreNearlyLossless) {
   const auto compressed = layer.Compress(Options(Layout::kCompact, 1'000'000));
   ASSERT_TRUE(compressed.ok());
   const LayerPlan& plan = compressed->plan;
-  ASSERT_EQ(plan.key_slots, 2 * (400 - plan.num_anchors));
+  ASSERT_EQ(plan.key_slots, 2 * (400 - 32 - 4));
   ASSERT_EQ(plan.value_slots, plan.key_slots);
   ASSERT_EQ(plan.key_fine_slots, plan.key_slots);
   const ReconstructedLayer all = Reconstruct(layer, *compressed);
@@ -153,16 +164,30 @@ Repair RepairOf(const MadeUpLayer& layer, const PlanOptions& options, Stage stag
   return repair;
 }
 
-TEST(AnchorKvTest, EveryStoredResidualLeavesAnEighthOfItsEnergy) {
+// Share of the energy that one code leaves.
+double LeftByOneCode(const MadeUpLayer& layer, Layout layout, Side side) {
+  PlanOptions options = Options(layout, 100'000);
+  options.fine_share_ppm = 0;
+  const Repair repair = RepairOf(layer, options, Stage::kCoarse, side);
+  return repair.with / repair.without;
+}
+
+TEST(AnchorKvTest, OneCodeWithEvenBitsLeavesAnEighthOfTheEnergy) {
   const MadeUpLayer layer({900, 2, 4, 128});
-  for (const Layout layout : {Layout::kCompact, Layout::kPaper}) {
-    PlanOptions options = Options(layout, 100'000);
-    options.fine_share_ppm = 0;
-    for (const Side side : kSides) {
-      const Repair repair = RepairOf(layer, options, Stage::kCoarse, side);
-      EXPECT_NEAR(repair.with / repair.without, 0.1143, 0.01) << LayoutName(layout);
-    }
-  }
+  EXPECT_NEAR(LeftByOneCode(layer, Layout::kCompact, Side::kValue), 0.1143, 0.01);
+  EXPECT_NEAR(LeftByOneCode(layer, Layout::kPaper, Side::kValue), 0.1143, 0.01);
+  EXPECT_NEAR(LeftByOneCode(layer, Layout::kPaper, Side::kKey), 0.1143, 0.01);
+}
+
+// Of 64 pairs, every fifth is ten times larger than the others: the front's 16 take all of them.
+TEST(AnchorKvTest, KeysHaveTheirBitsWhereTheyAreLarge) {
+  auto random = std::make_shared<std::mt19937>(5);
+  const MadeUpLayer layer({900, 2, 4, 128}, [=](Side, int, int64_t, float* row) {
+    std::normal_distribution<float> normal;
+    for (int d = 0; d < 128; ++d) row[d] = (d % 64 % 5 == 0 ? 1.0f : 0.1f) * normal(*random);
+  });
+  EXPECT_NEAR(LeftByOneCode(layer, Layout::kPaper, Side::kKey), 0.1143, 0.02);
+  EXPECT_LT(LeftByOneCode(layer, Layout::kCompact, Side::kKey), 0.04);
 }
 
 TEST(AnchorKvTest, TwoCodesLeaveAHundredthOfTheEnergy) {
@@ -229,24 +254,16 @@ TEST(AnchorKvTest, FineSlotsGoToTheMostUsefulPositions) {
   ASSERT_GT(plan.value_fine_slots, static_cast<int64_t>(loud.size()));
   ASSERT_LT(plan.value_fine_slots, plan.value_slots / 2) << "by chance, half the loud ones miss";
   const std::span<const std::byte> region = compressed->region.span();
-  const auto anchors = TensorSpan<const uint32_t>(plan, region, "anchor_pos");
   const SlotIndex fine = MapSlots(plan, region, Side::kValue, Stage::kFine);
-  for (const int64_t t : loud) {
-    const bool exact = std::binary_search(anchors.begin(), anchors.end(), static_cast<uint32_t>(t));
-    EXPECT_TRUE(exact || fine.SlotOf(0, t) >= 0) << t;
-  }
+  for (const int64_t t : loud) EXPECT_GE(fine.SlotOf(0, t), 0) << t;
 }
 
-// Of first .. first + count - 1, the positions whose value has a residual or is an anchor.
+// Of first .. first + count - 1, the positions whose value has a residual.
 int64_t NumRepaired(const CompressedLayer& layer, int64_t first, int64_t count) {
   const std::span<const std::byte> region = layer.region.span();
-  const auto anchors = TensorSpan<const uint32_t>(layer.plan, region, "anchor_pos");
   const SlotIndex slots = MapSlots(layer.plan, region, Side::kValue);
   int64_t repaired = 0;
-  for (int64_t t = first; t < first + count; ++t) {
-    const bool exact = std::binary_search(anchors.begin(), anchors.end(), static_cast<uint32_t>(t));
-    if (exact || slots.SlotOf(0, t) >= 0) ++repaired;
-  }
+  for (int64_t t = first; t < first + count; ++t) repaired += slots.SlotOf(0, t) >= 0 ? 1 : 0;
   return repaired;
 }
 
@@ -261,8 +278,8 @@ TEST(AnchorKvTest, SlotsGoToTheMostUsefulPositions) {
   for (const int64_t t : loud) EXPECT_EQ(NumRepaired(*compressed, t, 1), 1) << t;
 }
 
-// The queries look at the fifteen positions around one more than at others, whose keys are 0: more
-// than become anchors. Values differ by noise.
+// The queries look at the fifteen positions around one more than at others, whose keys are 0.
+// Values differ by noise.
 MadeUpLayer SeenAround(int64_t seen) {
   auto random = std::make_shared<std::mt19937>(6);
   return MadeUpLayer({1500, 1, 2, 64}, [=](Side side, int, int64_t position, float* row) {
@@ -277,7 +294,7 @@ MadeUpLayer SeenAround(int64_t seen) {
 
 TEST(AnchorKvTest, SlotsGoToTheNeighboursOfUsefulPositions) {
   const MadeUpLayer layer = SeenAround(700);
-  PlanOptions options = Options(Layout::kCompact, 100'000);
+  PlanOptions options = Options(Layout::kCompact, 85'000);
   options.utility_pool_width = 127;
   const auto pooled = layer.Compress(options);
   options.utility_pool_width = 1;
@@ -328,24 +345,19 @@ class ByHandTest : public testing::Test {
 
 TEST_F(ByHandTest, PlanHas17AnchorsAndAllResiduals) {
   EXPECT_EQ(compressed_.plan.num_anchors, 17);
+  EXPECT_EQ(compressed_.plan.num_fitted, 12);
   EXPECT_EQ(compressed_.plan.prefix_len(), 69);
-  EXPECT_EQ(compressed_.plan.key_slots, 53);
-  EXPECT_EQ(compressed_.plan.key_fine_slots, 53);
+  EXPECT_EQ(compressed_.plan.key_slots, 65);
+  EXPECT_EQ(compressed_.plan.key_fine_slots, 65);
 }
 
 TEST_F(ByHandTest, RowsPointAtTheFirstParallelAnchorWithTheirOwnLength) {
   const LayerPlan& plan = compressed_.plan;
   const auto region = std::span<const std::byte>(compressed_.region.span());
   const auto idx = TensorSpan<const uint8_t>(plan, region, "idx_k");
-  const auto positions = TensorSpan<const uint32_t>(plan, region, "anchor_pos");
   // Anchors 0 and 1 are the sinks at positions 0 and 1: (1,0,...) and (0,2,...).
-  EXPECT_EQ(positions[0], 0u);
-  EXPECT_EQ(positions[1], 1u);
-  EXPECT_EQ(positions[2], 2u);
-  EXPECT_EQ(positions[3], 3u);
-  const std::set<uint32_t> anchors(positions.begin(), positions.end());
-  for (uint32_t t = 0; t < 69; ++t) {
-    if (anchors.count(t) != 0) continue;
+  for (int64_t pin = 0; pin < 4; ++pin) EXPECT_EQ(CompactIndex(plan, idx, 0, pin), pin);
+  for (uint32_t t = 4; t < 69; ++t) {
     EXPECT_EQ(CompactIndex(plan, idx, 0, t), t % 2) << t;
     // <x, x_a>/|x_a| is the row's own length, and 1, 2, 3 and 4 are all the levels there are.
     for (const Side side : kSides) {
@@ -356,9 +368,6 @@ TEST_F(ByHandTest, RowsPointAtTheFirstParallelAnchorWithTheirOwnLength) {
           static_cast<float>(t % 4 + 1))
           << t;
     }
-  }
-  for (size_t a = 0; a < positions.size(); ++a) {
-    EXPECT_EQ(CompactIndex(plan, idx, 0, positions[a]), a);
   }
 }
 
@@ -479,7 +488,7 @@ TEST(AnchorKvTest, RefusesAPlanOfAnotherShape) {
 
 // ---- Temporaries ----
 
-TEST(AnchorKvTest, WorkspaceIsWhatItSaysAndAtMost18BytesAPosition) {
+TEST(AnchorKvTest, WorkspaceIsWhatItSaysAndAtMost18BytesAPositionBesideAnchorsAndTheirFit) {
   for (const LayerShape& shape : {LayerShape{129, 1, 1, 64}, LayerShape{1000, 3, 9, 64},
                                   LayerShape{4097, 1, 2, 64}, LayerShape{65, 2, 4, 64}}) {
     const MadeUpLayer layer(shape);
@@ -488,7 +497,9 @@ TEST(AnchorKvTest, WorkspaceIsWhatItSaysAndAtMost18BytesAPosition) {
       const LayerPlan plan = PlanLayer(layer.geometry(), options, shape.seq_len, 0);
       const auto compressor = MakeCompressor(options);
       const int64_t says = compressor->WorkspaceBytes(plan, shape.num_q_heads, 2);
-      EXPECT_LE(says, 18 * plan.num_kv_heads * (plan.prefix_len() + 16));
+      EXPECT_LE(says, 18 * plan.num_kv_heads * (plan.prefix_len() + 16) +
+                          4 * plan.num_kv_heads * plan.num_anchors * plan.head_dim +
+                          (6 + 2 * plan.head_dim) * NumFitRows(plan));
       Workspace workspace;
       kernels::Stream stream(2);
       ASSERT_TRUE(compressor

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -52,7 +53,9 @@ TEST(MapLayerTest, PointsIntoTheRegion) {
   const auto at = [&](const char* name) {
     return static_cast<const void*>(region.data() + compressed.plan.Find(name)->offset);
   };
-  EXPECT_EQ(cache->compact.anchor_pos, at("anchor_pos"));
+  EXPECT_EQ(cache->compact.num_pins, 4);
+  EXPECT_EQ(cache->compact.pair_order, at("pair_order_k"));
+  EXPECT_EQ(cache->compact.key_gain, at("key_gain_k"));
   EXPECT_EQ(cache->compact.key.anchor, at("anchor_k"));
   EXPECT_EQ(cache->compact.value.anchor, at("anchor_v"));
   EXPECT_EQ(cache->compact.key.idx, at("idx_k"));
@@ -64,7 +67,7 @@ TEST(MapLayerTest, PointsIntoTheRegion) {
 }
 
 TEST(MapLayerTest, MapsFineSlots) {
-  const MadeUpLayer layer({700, 2, 4, 64});
+  const MadeUpLayer layer({1500, 2, 4, 64});
   PlanOptions no_fine = Options(Layout::kCompact, 50'000);
   no_fine.fine_share_ppm = 0;
   const auto coarse = layer.Compress(no_fine);
@@ -150,14 +153,10 @@ class VerifyLayerTest : public testing::Test {
 TEST_F(VerifyLayerTest, FindsEveryKindOfDamageInACompactLayer) {
   const MadeUpLayer made({700, 2, 4, 64});
   CompressedLayer layer = Compress(made, Layout::kCompact);
-  const int64_t prefix = layer.plan.prefix_len();  // 668: the last word has 28 bits
-  const auto positions = TensorSpan<const uint32_t>(layer.plan, layer.region.span(), "anchor_pos");
+  ASSERT_EQ(layer.plan.prefix_len(), 668);  // the last word has 28 bits
 
-  EXPECT_THAT(Damage(layer, "anchor_k", 5, bad_bf16_), HasSubstr("anchor_k"));
-  EXPECT_THAT(Damage(layer, "anchor_v", -1, bad_bf16_), HasSubstr("anchor_v"));
-  EXPECT_THAT(Damage(layer, "anchor_pos", 1, positions[0]), HasSubstr("anchor_pos"));
-  EXPECT_THAT(Damage(layer, "anchor_pos", -1, static_cast<uint32_t>(prefix)),
-              HasSubstr("anchor_pos"));
+  EXPECT_THAT(Damage(layer, "anchor_exponent_k", 5, int8_t{121}), HasSubstr("exponent of 121"));
+  EXPECT_THAT(Damage(layer, "anchor_exponent_v", -1, int8_t{-127}), HasSubstr("exponent_v"));
   // Six bits an index: byte 12 holds that of position 16 and the lowest bits of the next.
   EXPECT_THAT(Damage(layer, "idx_k", 12, uint8_t{63}), HasSubstr("position 16 points at"));
   // The last group has four positions of eight, so they end in its third byte of six.
@@ -167,6 +166,12 @@ TEST_F(VerifyLayerTest, FindsEveryKindOfDamageInACompactLayer) {
   for (const float bad : {nan_, -1.0f}) {
     EXPECT_THAT(Damage(layer, "scale_v", 0, kernels::ToBf16(bad)), HasSubstr("scale_v"));
   }
+  const auto pair_order =
+      TensorSpan<const uint8_t>(layer.plan, layer.region.span(), "pair_order_k");
+  EXPECT_THAT(Damage(layer, "pair_order_k", 1, pair_order[0]), HasSubstr("does not belong"));
+  EXPECT_THAT(Damage(layer, "pair_order_k", -1, uint8_t{32}), HasSubstr("pair 32 of 32"));
+  EXPECT_THAT(Damage(layer, "key_gain_k", 2, nan_), HasSubstr("key_gain_k"));
+  EXPECT_THAT(Damage(layer, "key_gain_k", 3, -1.0f), HasSubstr("key_gain_k"));
   EXPECT_THAT(Damage(layer, "mask_k", 10, uint64_t{1} << 28), HasSubstr("behind position 667"));
   EXPECT_THAT(Damage(layer, "mask_v", 0, ~uint64_t{0}), HasSubstr("prefix_v"));
   EXPECT_THAT(Damage(layer, "prefix_k", 3, uint32_t{0xffffffff}), HasSubstr("prefix_k"));
@@ -249,14 +254,13 @@ TEST_F(VerifyLayerTest, ChecksIndicesOfNineBits) {
   ASSERT_EQ(layer.plan.key_fine_slots, 0);
   layer.region = AlignedBuffer(static_cast<size_t>(layer.plan.region_bytes));
   const auto region = layer.region.span();
-  const auto positions = TensorSpan<uint32_t>(layer.plan, region, "anchor_pos");
-  for (uint32_t a = 0; a < positions.size(); ++a) {
-    positions[a] = 2 * a;
+  const auto pair_order = TensorSpan<uint8_t>(layer.plan, region, "pair_order_k");
+  std::iota(pair_order.begin(), pair_order.end(), 0);
+  for (uint32_t pin = 0; pin < 4; ++pin) {
     for (const char* name : {"idx_k", "idx_v"}) {
       const auto idx = TensorSpan<uint8_t>(layer.plan, region, name);
       for (uint32_t bit = 0; bit < 9; ++bit) {
-        idx[(2 * a * 9 + bit) / 8] |=
-            static_cast<uint8_t>((a >> bit & 1) << ((2 * a * 9 + bit) % 8));
+        idx[(pin * 9 + bit) / 8] |= static_cast<uint8_t>((pin >> bit & 1) << ((pin * 9 + bit) % 8));
       }
     }
   }
@@ -266,7 +270,7 @@ TEST_F(VerifyLayerTest, ChecksIndicesOfNineBits) {
     uint32_t count = 0;
     for (int64_t position = 0; position < layer.plan.prefix_len(); ++position) {
       if (position % 64 == 0) slots.prefix[position / 64] = count;
-      if ((position < 600 && position % 2 == 0) || left == 0) continue;
+      if (position < 4 || left == 0) continue;
       slots.mask[position / 64] |= uint64_t{1} << (position % 64);
       ++count;
       --left;

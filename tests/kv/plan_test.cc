@@ -58,15 +58,15 @@ TEST_P(PlanGoldenTest, BaseAndSlotsAreExact) {
 
 INSTANTIATE_TEST_SUITE_P(
     Compact, PlanGoldenTest,
-    testing::Values(Golden{kSmolLm2, Layout::kCompact, 4096, 50'000, 72'560, 3'295, 1'154},
-                    Golden{kSmolLm2, Layout::kCompact, 8192, 50'000, 120'368, 7'553, 2'722},
-                    Golden{kLlama8b, Layout::kCompact, 32'768, 50'000, 1'940'808, 98'208, 39'195},
-                    Golden{kLlama8b, Layout::kCompact, 65'536, 50'000, 4'013'320, 193'703, 77'231},
-                    Golden{kLlama8b, Layout::kCompact, 131'072, 50'000, 5'913'864, 430'905,
-                           173'106},
-                    Golden{kSmolLm2, Layout::kCompact, 8192, 100'000, 120'368, 19'786, 7'965},
-                    Golden{kLlama8b, Layout::kCompact, 32'768, 100'000, 1'940'808, 236'373, 98'409},
-                    Golden{kSmolLm2, Layout::kCompact, 4096, 200'000, 72'560, 21'645, 9'018}));
+    testing::Values(
+        Golden{kSmolLm2, Layout::kCompact, 4096, 50'000, 54'344, 4'004, 1'457},
+        Golden{kSmolLm2, Layout::kCompact, 8192, 50'000, 95'912, 8'504, 3'130},
+        Golden{kLlama8b, Layout::kCompact, 32'768, 50'000, 1'414'024, 109'053, 43'843},
+        Golden{kLlama8b, Layout::kCompact, 65'536, 50'000, 2'958'152, 215'427, 86'541},
+        Golden{kLlama8b, Layout::kCompact, 131'072, 50'000, 4'858'696, 452'629, 182'416},
+        Golden{kSmolLm2, Layout::kCompact, 8192, 100'000, 95'912, 20'737, 8'373},
+        Golden{kLlama8b, Layout::kCompact, 32'768, 100'000, 1'414'024, 247'218, 103'057},
+        Golden{kSmolLm2, Layout::kCompact, 4096, 200'000, 54'344, 22'353, 9'322}));
 
 INSTANTIATE_TEST_SUITE_P(
     Paper, PlanGoldenTest,
@@ -172,11 +172,13 @@ TEST(PlanTest, PaperSplitsAnchorsLikeThePaperAt32K) {
   EXPECT_EQ(plan.num_uniform, 68);
 }
 
-TEST(PlanTest, CompactPinsSinksBeforeItSplitsTheRest) {
+TEST(PlanTest, CompactPinsSinksAndFitsTheRest) {
   const LayerPlan plan = Plan(kLlama8b, Options(Layout::kCompact), 32'768);
+  EXPECT_EQ(plan.num_anchors, 256);
   EXPECT_EQ(plan.num_pins, 4);
-  EXPECT_EQ(plan.num_scored, 154);  // floor(0.7 * 220)
-  EXPECT_EQ(plan.num_uniform, 66);
+  EXPECT_EQ(plan.num_fitted, 220);
+  EXPECT_EQ(plan.num_scored, 0);
+  EXPECT_EQ(plan.num_uniform, 0);
 }
 
 TEST(PlanTest, PaperBuysOneMoreValueSlotWhenTheRestAllows) {
@@ -228,10 +230,10 @@ TEST(PlanTest, FineSlotsTakeTheirShareAndWhatFirstCodesHaveNoUseFor) {
   // the fine slots (4,640) are 2,993 slots of 18 bytes.
   EXPECT_EQ(plan_at(1000).key_fine_slots + plan_at(1000).value_fine_slots, 2'993);
   EXPECT_EQ(plan_at(0).key_fine_slots + plan_at(0).key_slots, 0);
-  EXPECT_EQ(plan_at(5000).key_fine_slots, 3 * (4096 - 48));
+  EXPECT_EQ(plan_at(5000).key_fine_slots, 3 * (4064 - 4));
   options.fine_share_ppm = 0;
   EXPECT_EQ(plan_at(1500).key_fine_slots, 0);
-  EXPECT_EQ(plan_at(5000).key_fine_slots, 3 * (4096 - 48));
+  EXPECT_EQ(plan_at(5000).key_fine_slots, 3 * (4064 - 4));
   options.fine_share_ppm = 1'000'000;
   EXPECT_NEAR(plan_at(1000).key_fine_slots, plan_at(1000).key_slots, 1);
 }
@@ -266,12 +268,13 @@ TEST_P(PlanLengthTest, FrugalMonotoneAndConsistentFrom1To3000Tokens) {
       ASSERT_LT(plan.num_retained, seq_len);
       continue;
     }
-    const int64_t cap = plan.num_kv_heads * (seq_len - plan.num_anchors);
+    const int64_t rows = plan.num_anchors - plan.num_fitted;  // anchors that are a position's own
+    const int64_t cap = plan.num_kv_heads * (seq_len - rows);
     ASSERT_LE(plan.key_slots, cap) << seq_len;
     ASSERT_LE(plan.value_slots, cap) << seq_len;
     ASSERT_LE(plan.key_fine_slots, plan.key_slots) << seq_len;
     ASSERT_LE(plan.value_fine_slots, plan.value_slots) << seq_len;
-    ASSERT_EQ(plan.num_pins + plan.num_scored + plan.num_uniform,
+    ASSERT_EQ(plan.num_pins + plan.num_fitted + plan.num_scored + plan.num_uniform,
               plan.num_anchors - plan.window_len);
     ASSERT_LE(plan.num_anchors - plan.window_len, plan.prefix_len());
   }
@@ -298,7 +301,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(PlanTest, ShortPromptsKeepEveryResidual) {
   const LayerPlan plan = Plan(kLlama8b, Options(Layout::kCompact), 400);
-  EXPECT_EQ(plan.key_slots, 8 * (400 - plan.num_anchors));
+  EXPECT_EQ(plan.key_slots, 8 * (400 - 32 - 4));
   EXPECT_EQ(plan.value_slots, plan.key_slots);
 }
 
@@ -353,13 +356,13 @@ TEST(PlanTest, LoweredFloorGivesUpAnchorsBeforeItGivesUpTheBudget) {
   EXPECT_EQ(roomy.num_anchors, 48);
   EXPECT_FALSE(roomy.budget_infeasible);
 
-  const LayerPlan tight = Plan(kLlama8b, options, 1000);
+  const LayerPlan tight = Plan(kLlama8b, options, 540);
   EXPECT_LT(tight.num_anchors, 48);
   EXPECT_GE(tight.num_anchors, 40);
   EXPECT_FALSE(tight.budget_infeasible);
   EXPECT_LE(tight.bytes, tight.budget_bytes);
 
-  const LayerPlan impossible = Plan(kLlama8b, options, 600);
+  const LayerPlan impossible = Plan(kLlama8b, options, 400);
   EXPECT_EQ(impossible.num_anchors, 40);
   EXPECT_TRUE(impossible.budget_infeasible);
   EXPECT_EQ(impossible.bytes, impossible.base_bytes);
@@ -370,8 +373,8 @@ TEST(PlanTest, LoweredFloorGivesUpAnchorsBeforeItGivesUpTheBudget) {
 TEST(PlanTest, LoweredFloorKeepsTheMostAnchorsThatFit) {
   PlanOptions options = Options(Layout::kCompact);
   options.floor_tokens = 0;
-  const LayerPlan plan = Plan(kLlama8b, options, 1000);
-  const int64_t bytes_per_anchor = 4 * 8 * 128 + 4 * 8;
+  const LayerPlan plan = Plan(kLlama8b, options, 540);
+  const int64_t bytes_per_anchor = 2 * 8 * (128 + 1) + 4 * 8;
   EXPECT_GT(plan.base_bytes + bytes_per_anchor, plan.budget_bytes);
 }
 
@@ -419,7 +422,7 @@ TEST(PlanTest, LargestCompactLayerStaysInsideItsBudget) {
   const LayerPlan plan = Plan(geometry, Options(Layout::kCompact, 1'000'000), tokens);
   EXPECT_LE(plan.bytes, plan.budget_bytes);
   EXPECT_EQ(plan.budget_bytes, plan.full_bytes);
-  EXPECT_EQ(plan.key_slots, 31 * (tokens - 512));
+  EXPECT_EQ(plan.key_slots, 31 * (tokens - 32 - 4));
 }
 
 // ---- Bad numbers ----

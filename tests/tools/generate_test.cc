@@ -101,7 +101,7 @@ TEST(PlanTest, SaysWhichLayersTheProfileExpectsToCostMost) {
   EXPECT_EQ(outcome.code, 0);
   EXPECT_THAT(outcome.output, HasSubstr("layer 1     0.001500 nats   66 %"));
   EXPECT_THAT(outcome.output, Not(HasSubstr("others")));
-  EXPECT_THAT(outcome.output, HasSubstr("layer 0     0.000787 nats   34 %"));
+  EXPECT_THAT(outcome.output, HasSubstr("layer 0     0.000763 nats   34 %"));
   const auto json =
       nlohmann::json::parse(RunProgram(flags + "--json --kv-profile " + path, false).output);
   EXPECT_NEAR(json["layer_nanonats_left"][1].get<int>(), 1500000, 100) << "at its last rate";

@@ -62,7 +62,6 @@ TEST(PlanOfTest, ChangesNothingThatIsNotAsked) {
 
 TEST(PlanOfTest, SetsTheOptionsOfThePlan) {
   const auto plan_of = [](const char* text) { return PlanOf(*ParseAblation(text), {}); };
-  EXPECT_EQ(plan_of("scored-anchors").rho_ppm, 1'000'000);
   EXPECT_EQ(plan_of("no-sinks").num_pins, 0);
   EXPECT_EQ(plan_of("unpooled-utility").utility_pool_width, 1);
   EXPECT_EQ(plan_of("window-64").window_len, 64);
@@ -70,12 +69,10 @@ TEST(PlanOfTest, SetsTheOptionsOfThePlan) {
   kv::PlanOptions profiled;
   profiled.profile = {{0, 1000}, {5, 1}};
   EXPECT_EQ(PlanOf(ParseAblation("equal-layers").value(), profiled), kv::PlanOptions());
-  const kv::LayerPlan plan =
-      kv::PlanLayer({1, 2, 64}, plan_of("scored-anchors+no-sinks+window-16"), 4096, 0);
+  const kv::LayerPlan plan = kv::PlanLayer({1, 2, 64}, plan_of("no-sinks+window-16"), 4096, 0);
   EXPECT_EQ(plan.window_len, 16);
   EXPECT_EQ(plan.num_pins, 0);
-  EXPECT_EQ(plan.num_uniform, 0);
-  EXPECT_EQ(plan.num_scored, plan.num_anchors - 16);
+  EXPECT_EQ(plan.num_fitted, plan.num_anchors - 16);
 }
 
 }  // namespace
