@@ -9,7 +9,8 @@
 // is its own anchor with gamma 1, whatever its projection code says; it has no mask bit. Where the
 // fine mask has a bit too there are four bits for each coordinate of keys and values: a second code
 // with a scale of its own is added, and a key's first one is of the values' kind too. Whoever fills
-// a region has checked idx < k and the slot numbers: kernels follow them unchecked.
+// a region has checked idx < k, the slot numbers, the anchors' exponents and the order of the
+// pairs: kernels follow them unchecked.
 #pragma once
 
 #include <bit>
